@@ -140,10 +140,12 @@ impl Node {
             return None;
         }
         let cells = partner.piece::<{ HEADER + 1 }>(self.cursor)?;
-        let found = cells.each_ref().map(|cell| cell.load(Ordering::Relaxed));
-        let word = found[HEADER];
-        let expected = word_record(self.records, found[0] & ONCE, self.trace.signature(), word);
-        (found == expected).then(|| (word, self.take_for(own, partner, end)))
+        let [first, signature, checksum, word] =
+            cells.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        // Word by word: whole arrays would be compared in memory.
+        let expected = word_record(self.records, first & ONCE, self.trace.signature(), word);
+        let difference = first ^ expected[0] | signature ^ expected[1] | checksum ^ expected[2];
+        (difference == 0).then(|| (word, self.take_for(own, partner, end)))
     }
 
     /// The record up to `end` is taken, of which the partner is told now and then only; does it

@@ -181,15 +181,12 @@ impl Node {
             checksum = checksum.add(*slot);
         }
         let index = (self.records & 0xffff_ffff) << 32;
-        let expected = [
-            index | payload.len() as u64 | first & ONCE,
-            signature,
-            checksum.finish(),
-        ];
-        let pairs = header.iter().zip(expected);
-        let difference = pairs.fold(0, |all, (cell, word)| {
-            all | cell.load(Ordering::Relaxed) ^ word
-        });
+        // Word by word: an iteration over both would be a function of its own.
+        let [found_first, found_signature, found_checksum] =
+            header.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        let difference = found_first ^ (index | payload.len() as u64 | first & ONCE)
+            | found_signature ^ signature
+            | found_checksum ^ checksum.finish();
         difference == 0
     }
 

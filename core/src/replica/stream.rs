@@ -94,6 +94,8 @@ impl<'a, E: Env> Replica<'a, E> {
             payload,
             end,
         } = self.place_for_all(len)?;
+        // So many, which who compiles this may know.
+        let payload = payload.get(..len)?;
         Some(Place {
             header,
             payload,

@@ -418,8 +418,8 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     (result, plain)
 }
 
-/// What the primary gets for the call, and whether that is all that has come. `may_wait`: effects may
-/// wait to be released.
+/// What the primary gets for the call, and whether that is all that has come. `may_wait`: effects
+/// may wait to be released.
 #[inline(always)]
 fn through_primary(
     kernel: &mut Kernel,

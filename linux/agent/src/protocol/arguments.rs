@@ -35,7 +35,8 @@ pub(crate) fn name_agent(call: &Call) -> bool {
     false
 }
 
-/// The same, sooner if there is one pointer at most. `what`: of the call, where more is known of it.
+/// The same, sooner if there is one pointer at most. `what`: of the call, where more is known of
+/// it.
 #[inline(always)]
 pub(crate) fn names_agent(call: &Call, what: &Resolved) -> bool {
     match call.words().get(usize::from(what.pointer)) {

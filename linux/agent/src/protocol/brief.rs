@@ -36,15 +36,15 @@ pub(crate) const fn result_of(first: u64) -> i64 {
     (first & !BRIEF).cast_signed()
 }
 
-/// Primary: publishes the result of a call that has filled this, if it is short. `source` is asked
-/// for it each time. False if nothing was done.
+/// Primary: publishes the result of a call, which has filled this, if it is short. `source` is
+/// asked for it each time that it is written or compared. False if nothing was done.
 #[inline(always)]
 pub(crate) fn publish(
     replica: &mut Replica<'_, LinuxEnv>,
-    filled: Filled,
+    (result, filled): (i64, Filled),
     source: impl Fn() -> i64,
 ) -> bool {
-    if !(0..MOST).contains(&source()) {
+    if !(0..MOST).contains(&result) {
         return false;
     }
     match filled {

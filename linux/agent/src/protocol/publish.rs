@@ -25,7 +25,7 @@ pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
     let brief = kernel.signals.is_nothing_new(outcome)
         && brief::publish(
             &mut kernel.replica,
-            kernel.segments.only(outcome.result),
+            (outcome.result, kernel.segments.only(outcome.result)),
             || black_box(outcome).result,
         );
     if !brief {
@@ -43,8 +43,9 @@ pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved) {
         made,
         ..
     } = &mut *kernel;
-    let filled = segments.only_known(what, made.noted());
-    if !brief::publish(replica, filled, || made.noted()) {
+    let result = made.noted();
+    let filled = segments.only_known(what, result);
+    if !brief::publish(replica, (result, filled), || made.noted()) {
         let outcome = kernel.signals.nothing_new(kernel.made.noted());
         publish_at_length(kernel, call, &outcome);
     }

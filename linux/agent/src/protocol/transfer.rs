@@ -265,7 +265,6 @@ fn receive_filled(kernel: &mut Kernel) -> Option<i64> {
 }
 
 /// A word that only the primary can know, and a successor as well; all replicas get the same.
-#[inline]
 pub(crate) fn agree(kernel: &mut Kernel, source: impl FnOnce() -> u64) -> u64 {
     if kernel.alone {
         return source();
@@ -280,6 +279,20 @@ pub(crate) fn agree(kernel: &mut Kernel, source: impl FnOnce() -> u64) -> u64 {
         kernel.park(halt);
     }
     word
+}
+
+/// The same, sooner where this is the only replica, or the primary was faster.
+#[inline(always)]
+pub(crate) fn agree_promptly(kernel: &mut Kernel, source: impl FnOnce() -> u64) -> u64 {
+    if kernel.alone {
+        return source();
+    }
+    if !kernel.replica.is_primary()
+        && let Some(word) = kernel.replica.try_consume_word()
+    {
+        return word;
+    }
+    agree(kernel, source)
 }
 
 /// Follower: a word of the primary; `None` if that is gone and this replica is the primary now.

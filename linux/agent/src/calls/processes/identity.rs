@@ -24,7 +24,8 @@ use crate::sys::numbers::PR_SET_CHILD_SUBREAPER;
 #[inline(always)]
 pub(crate) fn parent(kernel: &mut Kernel) -> i64 {
     let control = kernel.control;
-    transfer::agree(kernel, || u64::from(control.ppid.load(Ordering::Relaxed))).cast_signed()
+    let parent = || u64::from(control.ppid.load(Ordering::Relaxed));
+    transfer::agree_promptly(kernel, parent).cast_signed()
 }
 
 /// `getpgrp`, `getpgid` and `getsid`.

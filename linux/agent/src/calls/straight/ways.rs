@@ -7,9 +7,8 @@
 
 use rcoe_linux_syscalls::{NUMBERS, Resolved};
 
-use super::{enter_alone, enter_by, enter_together};
+use super::{Kernel, enter_alone, enter_by, enter_together};
 use crate::arch::entry::{Leave, TrapFrame};
-use crate::kernel::Kernel;
 use crate::sys::numbers::common::{EPOLL_WAIT, PARENT, READ, RECEIVE, SEND, WRITE};
 
 /// Makes a call of which the table says this; returns what is to be loaded from the frame.
@@ -76,4 +75,38 @@ fn known<const NR: usize, const ALONE: bool>(
     _: &'static Resolved,
 ) -> Leave {
     enter_by::<ALONE>(kernel, frame, const { described::<NR>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_what_the_table_says_of_it() {
+        for nr in 0..NUMBERS {
+            let expected = rcoe_linux_syscalls::straight(nr);
+            let low = nr as u64;
+            for register in [low, low | 7 << 32] {
+                let found = way(register).map(|entry| entry.what);
+                let alike = match (found, expected) {
+                    (Some(found), Some(expected)) => core::ptr::eq(found, expected),
+                    (None, None) => true,
+                    _ => false,
+                };
+                assert!(alike, "call {nr}");
+            }
+        }
+        assert!(way(NUMBERS as u64).is_none() && way(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_call_that_depends_on_its_arguments_has_no_way_of_its_own() {
+        let depends = |nr: &u64| {
+            let call = rcoe_linux_syscalls::entry(*nr).expect("known");
+            call.requests.is_some() || call.output_if.is_some()
+        };
+        let all = 0..NUMBERS as u64;
+        let known = all.filter(|nr| rcoe_linux_syscalls::entry(*nr).is_some());
+        assert!(known.filter(depends).all(|nr| way(nr).is_none()));
+    }
 }
