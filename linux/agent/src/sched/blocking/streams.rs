@@ -1,6 +1,6 @@
 //! Reading and writing without waiting: streams, sockets, and what moves between descriptors.
 
-use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
+use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS, EINTR};
 use linux_raw_sys::general::{F_GETFL, F_SETFL, O_NONBLOCK, POLLIN, POLLOUT, SPLICE_F_NONBLOCK};
 
 use crate::calls::PARKED;
@@ -94,10 +94,11 @@ impl Try<'_> {
         }
     }
 
-    /// Judges what a part has sent of `left` bytes.
+    /// Judges what a part has sent of `left` bytes. A terminal takes nothing from whoever is called
+    /// away, even if it does not wait: a signal of the program's ends the wait for the next part.
     pub(crate) fn sent(&self, result: i64, left: u64) -> i64 {
-        if result == sys::error(EAGAIN) {
-            return self.later(result);
+        if [EAGAIN, EINTR].map(sys::error).contains(&result) {
+            return self.later(sys::error(EAGAIN));
         }
         match u64::try_from(result) {
             Ok(sent) if sent < left => PARTIAL - result,
@@ -216,5 +217,37 @@ impl Try<'_> {
         }
         // A listener of the same machine that is busy cannot be polled for.
         (result != sys::error(EAGAIN)).then_some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::Call;
+
+    const WRITE: u64 = 1;
+
+    /// What a write comes to of which so much was sent, and whose next part gives this.
+    fn after(progress: u64, result: i64) -> i64 {
+        let args = [7, 4096, 100, 0, 0, 0];
+        let call = Call::new(WRITE, args).expect("known");
+        let now = Try {
+            call: &call,
+            args: &args,
+            expired: false,
+            progress,
+            asked: progress > 0,
+        };
+        now.sent(result, 100 - progress)
+    }
+
+    #[test]
+    fn whoever_is_called_away_from_a_terminal_goes_on_later() {
+        assert_eq!(after(0, sys::error(EINTR)), PARKED);
+        assert_eq!(after(40, sys::error(EINTR)), PARKED);
+        assert_eq!(after(40, sys::error(EAGAIN)), PARKED);
+        assert_eq!(after(40, 10), PARTIAL - 10);
+        assert_eq!(after(40, 60), 100);
+        assert_eq!(after(40, sys::error(linux_raw_sys::errno::EIO)), 40);
     }
 }
