@@ -329,6 +329,7 @@ pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
 /// Primary: the same, if nothing was due before a call, and it has not looked since.
 #[inline(always)]
 pub(crate) fn has_come(kernel: &Kernel) -> bool {
+    // As [`has_been_sent`], with one look at where that stands: two instructions of each call.
     let control = kernel.control;
     RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
         || control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
