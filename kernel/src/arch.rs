@@ -40,7 +40,7 @@ pub(crate) use permit::permit;
 pub(crate) use processor::breakpoint;
 pub(crate) use processor::counter::{Counter, Turns};
 pub(crate) use processor::cpu::{
-    cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,
+    cycles, flush, go_deaf, park, port_in, port_out, power_off, relax, shut_down,
 };
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
 pub(crate) use processor::guest::{leave as leave_guest, place_of};

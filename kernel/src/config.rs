@@ -150,6 +150,8 @@ pub(crate) enum Probe {
     Loop,
     /// Nowhere: the same, and no interrupt finds a handler, not even one that nothing masks.
     Deaf,
+    /// Nowhere: no exception finds a handler, and there is one, so that the processor shuts down.
+    Shutdown,
     /// Nowhere: the kernel hears no device any more.
     Devices,
     /// Nowhere: the core halts, interrupts off.
@@ -180,6 +182,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"deaf" => Probe::Deaf,
+        b"shutdown" => Probe::Shutdown,
         b"devices" => Probe::Devices,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,

@@ -397,6 +397,7 @@ impl Machine {
                 core::hint::black_box(());
             },
             Probe::Deaf => arch::go_deaf(),
+            Probe::Shutdown => arch::shut_down(),
             Probe::Devices => self.deaf = true,
             Probe::Halt => arch::park(),
             Probe::Sudden => panic!("a test has this replica break"),

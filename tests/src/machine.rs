@@ -18,6 +18,8 @@ const PARTITION: usize = 32 << 20;
 const FIRST: usize = 16 << 20;
 /// Where in a partition object memory begins.
 pub const OBJECTS: usize = 4 << 20;
+/// Where in a partition the kernel's page tables begin, up to object memory.
+pub const TABLES: usize = 2 << 20;
 /// Where in object memory the root task's capabilities begin: at the first multiple of 512 KiB
 /// behind the boot image.
 pub const CAPABILITIES: usize = 1 << 20;

@@ -2,7 +2,9 @@
 //! removed and brought back.
 
 use rcoe_tests::launch::{self, Ended, Outcome};
-use rcoe_tests::machine::{CAPABILITIES, OBJECTS, Reached, flip_text, removed, slept, story};
+use rcoe_tests::machine::{
+    CAPABILITIES, OBJECTS, Reached, TABLES, flip_text, removed, slept, story,
+};
 use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system_with};
@@ -298,6 +300,45 @@ fn what_a_lost_replica_leaves_of_its_own_is_not_used() {
 fn a_core_that_nothing_but_a_reset_stops_is_reset() {
     if !is_aarch64() {
         comes_back("deaf", &COUNTED);
+    }
+}
+
+/// A PC's processor that can deliver no exception shuts down, and a board answers by a reset.
+#[test]
+fn a_core_that_shuts_down_is_no_end_of_the_machine() {
+    if is_aarch64() {
+        return;
+    }
+    comes_back("shutdown", &["--events", "e"]);
+    comes_back("shutdown", &["--events", "e", "--core-threads", "multi"]);
+    comes_back("shutdown", &COUNTED);
+    for (replicas, victim, status, said) in [
+        ("2", 0, 86, "cannot be masked"),
+        ("2", 1, 86, "cannot be masked"),
+        ("1", 0, 125, "reset the machine"),
+    ] {
+        let scene = Scene::new();
+        let outcome = probed(
+            &scene,
+            ("shutdown", victim),
+            &["-n", replicas],
+            &["sleep", "100"],
+        );
+        assert_eq!(outcome.ended, Ended::Exit(status), "{}", outcome.err());
+        assert!(outcome.err().contains(said), "{}", outcome.err());
+    }
+}
+
+/// Nothing of a kernel is mapped any more: neither its handlers nor a stack for them.
+#[test]
+fn a_kernel_without_page_tables_is_no_end_of_the_machine() {
+    for victim in 0..3_usize {
+        let reached = Reached::start(&["-n", "3"], &["sleep", "100"]);
+        reached.change(victim, TABLES, OBJECTS - TABLES, |bytes| bytes.fill(0));
+        let (outcome, events) = reached.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{victim}: {}", outcome.err());
+        assert_eq!(outcome.out(), slept(), "{victim}");
+        assert_eq!(removed(&events), [u64::try_from(victim).unwrap()]);
     }
 }
 

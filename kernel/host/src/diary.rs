@@ -64,7 +64,7 @@ impl Entry {
             "removed" => removal(rest),
             "fail-stop" => Some(Self::FailStop(rest.to_owned())),
             "convicted" => Some(Self::Convicted),
-            "panic" | "exception" | "withdraws" => Some(Self::Broken(line.to_owned())),
+            "panic" | "exception" | "shutdown" | "withdraws" => Some(Self::Broken(line.to_owned())),
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
             "stats" => numbers(rest).map(Self::Stats),
             "meter" => numbers(rest).map(Self::Meter),

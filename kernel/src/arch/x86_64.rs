@@ -10,6 +10,7 @@ pub(crate) mod guest;
 pub(super) mod install;
 pub(crate) mod interrupts;
 pub(super) mod layout;
+mod shutdown;
 pub(super) mod start;
 pub(super) mod tables;
 pub(super) mod trap;

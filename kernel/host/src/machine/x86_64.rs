@@ -9,7 +9,7 @@ use rcoe_abi::arch::x86_64::{
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{COUNTED, INPUT, NOTES, Threads, debugger, devices, diary};
+use super::{Accel, COUNTED, INPUT, NOTES, Threads, debugger, devices, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -29,7 +29,14 @@ pub(super) fn machine(
     // Neither random numbers nor any other instruction whose result differs between cores. And
     // physical addresses no wider than those of memory and devices: a wider one in a damaged page
     // table is a page fault, where the emulator would give up fetching code from nowhere.
-    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed,phys-bits=32");
+    // By SVM a core that shuts down is no end of the machine. Where the host's processor would have
+    // to run it in a machine in a machine, each entry into the kernel would be dear.
+    let svm = if settings.accel == Accel::Tcg {
+        '+'
+    } else {
+        '-'
+    };
+    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed,{svm}svm,phys-bits=32");
     command.args(["-cpu", &features]);
     if settings.threads == Threads::Counted {
         command.args(COUNTED);

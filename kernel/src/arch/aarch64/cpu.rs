@@ -149,6 +149,11 @@ pub(crate) fn go_deaf() -> ! {
     }
 }
 
+/// As [`go_deaf`]: this processor knows no shutdown.
+pub(crate) fn shut_down() -> ! {
+    go_deaf()
+}
+
 /// Stops this core for good, where it can be started again once its memory holds a copy of another
 /// replica.
 pub(in crate::arch) fn retire() -> ! {

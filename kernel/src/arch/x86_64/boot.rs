@@ -8,6 +8,7 @@ use super::super::memory::{copy_physical, read_physical, write_physical, zero_ph
 use super::cpu::{self, cycles, port_in, port_out, relax};
 use super::interrupts;
 use super::layout::{LOCAL_APIC_PHYSICAL, PARTITIONS, SHARED_PHYSICAL};
+use super::shutdown;
 use super::start::{TRAMPOLINE, TRAMPOLINE_CORES, TRAMPOLINE_TABLES};
 use crate::arch::permit::spend;
 use crate::config;
@@ -163,6 +164,7 @@ pub(in crate::arch) fn start_replicas(roots: &[u64], clocks: &Clocks) -> ! {
     for (place, &root) in (first..).step_by(8).zip(roots) {
         write_physical(place, root);
     }
+    shutdown::prepare(roots.len() as u64);
     quiet_old_controllers();
     start_at(roots.len() as u64, TRAMPOLINE, clocks);
     // No interrupt reaches this core from here on, whatever the firmware has let through.

@@ -98,12 +98,24 @@ pub(crate) fn park() -> ! {
 /// Goes round for ever where a test says so, and an interrupt that nothing masks would reset the
 /// machine: there is no table of handlers any more.
 pub(crate) fn go_deaf() -> ! {
-    let nothing = [0_u8; 10];
-    // SAFETY: interrupts are off, and this kernel does nothing more.
-    unsafe { asm!("lidt [{}]", in(reg) &raw const nothing, options(nostack, readonly)) };
+    forget_handlers();
     loop {
         core::hint::black_box(());
     }
+}
+
+/// Has the processor shut down where a test says so: an exception finds no handler, and that this
+/// is so finds none either.
+pub(crate) fn shut_down() -> ! {
+    forget_handlers();
+    // SAFETY: this kernel does nothing more.
+    unsafe { asm!("ud2", options(noreturn, nostack)) }
+}
+
+fn forget_handlers() {
+    let nothing = [0_u8; 10];
+    // SAFETY: interrupts are off, and the caller only goes round or ends.
+    unsafe { asm!("lidt [{}]", in(reg) &raw const nothing, options(nostack, readonly)) };
 }
 
 /// Stops this core for good, where it can be started again once its memory holds a copy of another

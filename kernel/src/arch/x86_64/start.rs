@@ -1,11 +1,15 @@
 //! The first instructions: PVH entry of the boot core, trampoline of the others, and the step into
 //! a partition.
 //!
+//! Each of the others enters its partition by way of [`super::shutdown`], where the processor can.
+//!
 //! The boot part runs below 4 GiB with everything mapped at its physical address; the kernel proper
 //! is mapped high besides. `enter_partition` is where a core leaves that world for good: the same
 //! code is mapped at the same address on both sides, so only the page tables change.
 
 use core::arch::global_asm;
+
+use super::shutdown;
 
 /// Where the trampoline lies; a core is started at a page below 1 MiB.
 pub(in crate::arch) const TRAMPOLINE: u64 = 0x8000;
@@ -13,6 +17,8 @@ pub(in crate::arch) const TRAMPOLINE: u64 = 0x8000;
 pub(in crate::arch) const TRAMPOLINE_TABLES: u64 = 0xf00;
 /// Where in it a core finds its partition's page tables, by its local APIC's id.
 pub(in crate::arch) const TRAMPOLINE_CORES: u64 = 0xf20;
+/// Where in it the first control block's address stands, or 0: see [`super::shutdown`].
+pub(in crate::arch) const TRAMPOLINE_BLOCKS: u64 = 0xf08;
 
 global_asm!(
     r#"
@@ -142,9 +148,48 @@ trampoline_64:
     cpuid
     shr $24, %ebx
     mov ({base} + {cores})(, %rbx, 8), %rdi
+    mov ({base} + {blocks}), %r8
+    test %r8, %r8
+    jz trampoline_enter
+    # Its own control block is a copy of the first, with this core's control registers; the page
+    # behind is where the processor keeps what it goes back to, and then there is a stack.
+    imul ${room}, %rbx, %rbx
+    lea (%r8, %rbx), %r10
+    mov %rdi, %r9
+    mov %r8, %rsi
+    mov %r10, %rdi
+    mov $512, %ecx
+    rep movsq
+    mov $0xc0000080, %ecx
+    rdmsr
+    or $0x1000, %eax
+    wrmsr
+    mov %eax, {efer}(%r10)
+    mov %cr0, %rax
+    mov %rax, {cr0}(%r10)
+    mov %cr3, %rax
+    mov %rax, {cr3}(%r10)
+    mov %cr4, %rax
+    mov %rax, {cr4}(%r10)
+    lea 4096(%r10), %eax
+    xor %edx, %edx
+    mov ${host_state}, %ecx
+    wrmsr
+    mov %r9, %rdi
+    mov %r10, %rax
+    lea {room}(%r10), %rsp
+    vmrun %rax
+    # It has shut down, and of its registers only what the processor kept here is back.
+    stgi
+    mov %rax, %rdi
+    movabs $on_shutdown, %rax
+    call *%rax
+    .globl trampoline_enter
+trampoline_enter:
     movabs $enter_partition, %rax
     jmp *%rax
     .align 8
+    .globl trampoline_gdt
 trampoline_gdt:
     .quad 0
     .quad 0x00af9b000000ffff
@@ -167,5 +212,12 @@ enter_partition:
     base = const TRAMPOLINE,
     tables = const TRAMPOLINE_TABLES,
     cores = const TRAMPOLINE_CORES,
+    blocks = const TRAMPOLINE_BLOCKS,
+    room = const shutdown::ROOM,
+    efer = const shutdown::EFER,
+    cr0 = const shutdown::CR0,
+    cr3 = const shutdown::CR3,
+    cr4 = const shutdown::CR4,
+    host_state = const shutdown::HOST_STATE,
     options(att_syntax)
 );
