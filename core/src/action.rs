@@ -125,6 +125,10 @@ impl Node {
             self.actions.triggered = 0;
             return Step::Ready(Done::Actions(seen));
         };
+        if self.actions.word & 3 != INSIDE && self.is_behind(ports) {
+            // Who is behind comes here at each point until it is there: it passes by unsaid.
+            return Step::Ready(Done::Actions(0));
+        }
         let parity = self.action_parity();
         self.actions.seen[parity] = seen;
         port(ports, self.id).outbox.action_seen[parity].store(seen, Ordering::Relaxed);

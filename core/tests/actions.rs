@@ -93,6 +93,30 @@ mod tests {
         assert_eq!(left, Step::Ready(Done::Actions(0)));
     }
 
+    /// Who is far behind comes to `handle_action` at each of its points. It says nothing there: the
+    /// leader would have to look at it each time.
+    #[test]
+    fn who_is_behind_passes_by_unsaid() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let [mut first, mut second, _] = nodes(&ports);
+        events(&mut first, &memory, 9);
+        first.trigger_action(&ports, 1);
+        let mut lead = first.begin_action();
+        assert!(is_waiting_for(run(&mut first, &mut lead, &ports), 1));
+        let before = memory.outboxes[1].snapshot();
+        for _ in 0..8 {
+            let mut behind = second.begin_action();
+            let step = second.step(&mut behind, &ports, &mut []);
+            assert_eq!(step, Step::Ready(Done::Actions(0)));
+            events(&mut second, &memory, 1);
+        }
+        assert_eq!(memory.outboxes[1].snapshot(), before);
+        events(&mut second, &memory, 1);
+        let mut here = second.begin_action();
+        assert!(is_waiting_for(run(&mut second, &mut here, &ports), 2));
+    }
+
     /// The first one is behind the third, so it does not wait for the second, who may be stuck.
     #[test]
     fn nobody_waits_for_one_that_is_missing_while_another_is_ahead() {

@@ -169,6 +169,15 @@ impl rcoe_core::Env for Surroundings {
         Waited::Overdue
     }
 
+    fn pause(&mut self) -> bool {
+        // Where one core runs at a time, another does only if the baton is passed.
+        let spins = self.baton.is_none();
+        if spins {
+            arch::relax();
+        }
+        spins
+    }
+
     fn wake(&mut self, _own: &Outbox) {
         // Nobody sleeps on a doorbell: waits spin.
     }
