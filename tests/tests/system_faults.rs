@@ -310,7 +310,6 @@ fn a_core_that_shuts_down_is_no_end_of_the_machine() {
         return;
     }
     comes_back("shutdown", &["--events", "e"]);
-    comes_back("shutdown", &["--events", "e", "--core-threads", "multi"]);
     comes_back("shutdown", &COUNTED);
     for (replicas, victim, status, said) in [
         ("2", 0, 86, "cannot be masked"),
@@ -318,12 +317,8 @@ fn a_core_that_shuts_down_is_no_end_of_the_machine() {
         ("1", 0, 125, "reset the machine"),
     ] {
         let scene = Scene::new();
-        let outcome = probed(
-            &scene,
-            ("shutdown", victim),
-            &["-n", replicas],
-            &["sleep", "100"],
-        );
+        let options = ["-n", replicas, "--core-threads", "multi"];
+        let outcome = probed(&scene, ("shutdown", victim), &options, &["sleep", "100"]);
         assert_eq!(outcome.ended, Ended::Exit(status), "{}", outcome.err());
         assert!(outcome.err().contains(said), "{}", outcome.err());
     }

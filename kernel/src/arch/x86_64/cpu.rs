@@ -104,8 +104,8 @@ pub(crate) fn go_deaf() -> ! {
     }
 }
 
-/// Has the processor shut down where a test says so: an exception finds no handler, and that this
-/// is so finds none either.
+/// Has the processor shut down: an exception finds no handler, and that this is so finds none
+/// either. It resets the machine, but for a core of [`super::shutdown`].
 pub(crate) fn shut_down() -> ! {
     forget_handlers();
     // SAFETY: this kernel does nothing more.
@@ -114,7 +114,7 @@ pub(crate) fn shut_down() -> ! {
 
 fn forget_handlers() {
     let nothing = [0_u8; 10];
-    // SAFETY: interrupts are off, and the caller only goes round or ends.
+    // SAFETY: interrupts are off, and the caller only goes round or shuts down.
     unsafe { asm!("lidt [{}]", in(reg) &raw const nothing, options(nostack, readonly)) };
 }
 
