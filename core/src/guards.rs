@@ -142,6 +142,8 @@ pub enum Bug {
     SearchUnmade,
     /// A newcomer has a vote at points.
     NewcomerVotes,
+    /// Of two replicas it is enough that one has passed the other.
+    PassUnreturned,
     /// All wait for the baton equally long before they take it.
     BatonAtOnce,
     /// Who has the baton does not look whether another has taken it.

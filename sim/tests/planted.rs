@@ -103,6 +103,7 @@ mod tests {
         Bug::StubUnsealed,
         Bug::SearchUnmade,
         Bug::NewcomerVotes,
+        Bug::PassUnreturned,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };

@@ -46,6 +46,16 @@ const MOST: u8 = 16;
 const SEARCH: u8 = 3;
 
 impl Effort {
+    /// What was made so far tells nothing; budgets have grown by it all the same.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self {
+            phase: self.phase,
+            spoilt: self.spoilt,
+            nowhere: self.nowhere,
+            ..Self::default()
+        };
+    }
+
     /// In the phase that is over a majority has met that is not the one before.
     pub(super) fn begin_search(&mut self) {
         self.since = self.counted + 1;
@@ -117,6 +127,7 @@ mod tests {
             alike: ReplicaSet::empty(),
             nowhere,
             spoilt: false,
+            passed: false,
             standing: Standing {
                 progress,
                 at_call,

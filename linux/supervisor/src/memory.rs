@@ -139,6 +139,7 @@ impl Memory {
             (&from.defer, &to.defer),
             (&from.mask, &to.mask),
             (&from.points, &to.points),
+            (&from.counter, &to.counter),
             (&from.crowded, &to.crowded),
             (&from.supervisor, &to.supervisor),
             (&from.pgid, &to.pgid),
@@ -151,6 +152,8 @@ impl Memory {
         to.slice_ns.store(from.slice_ns.load(Relaxed), Relaxed);
         to.slice_auto.store(from.slice_auto.load(Relaxed), Relaxed);
         to.tick_ns.store(from.tick_ns.load(Relaxed), Relaxed);
+        to.counter_event
+            .store(from.counter_event.load(Relaxed), Relaxed);
         to.slice_bytes
             .store(from.slice_bytes.load(Relaxed), Relaxed);
         to.wall_cap_ns
@@ -217,6 +220,11 @@ impl Memory {
         control
             .tick_ns
             .store(settings.tick.map_or(0, nanoseconds), Relaxed);
+        let (kind, event) = settings
+            .counter
+            .map_or((0, 0), |it| (it.kind + 1, it.event));
+        control.counter.store(kind, Relaxed);
+        control.counter_event.store(event, Relaxed);
         control.scenes.store(settings.scenes().into(), Relaxed);
         control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);

@@ -233,6 +233,16 @@ impl Site {
         }
     }
 
+    /// Visits to the stub, if there is one.
+    pub(crate) fn visits(&self) -> u64 {
+        self.stub.as_ref().map_or(0, |_| data().visits())
+    }
+
+    /// Is everybody stopped there who has what is wanted? A breakpoint may miss a visit.
+    pub(crate) const fn is_certain(&self) -> bool {
+        self.stub.is_some()
+    }
+
     /// How much of the CPU time since it was planted went into visits.
     pub(crate) fn toll(&self, since: u64) -> u64 {
         match (&self.stub, &self.watch) {

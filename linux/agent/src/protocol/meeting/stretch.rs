@@ -1,0 +1,59 @@
+//! What a counter of the processor tells on the way to a target ([`crate::coupling::counter`]).
+//!
+//! A replica that was before the target, had the stub stand from there on, and is behind it by its
+//! count, never has the state that it looks for: its run ends at once, and the reports say so.
+//!
+//! Contract: nothing is agreed by a count. Where there is none, or none that is certain, replicas
+//! search as they do without.
+
+use crate::arch::frames::UContext;
+use crate::coupling::counter;
+use crate::kernel::{Kernel, count};
+use crate::protocol::meeting::going::{drive, uproot};
+use crate::protocol::meeting::{Meeting, Outcome, cpu_now};
+use rcoe_core::coupling::{Counted, Stop};
+
+impl Meeting {
+    /// Where the interrupted program is, by its branches since the last point.
+    pub(super) fn counted(&self) -> Counted {
+        counter::counted(self.site.visits())
+    }
+
+    /// From here on this run is stopped if it comes to the target. It may go on behind a place at
+    /// which it was refused: there it has been compared.
+    pub(super) fn search_from_here(&mut self) {
+        if self.site.is_certain() && self.searched_from == Counted::default() {
+            self.searched_from = self.counted();
+        }
+    }
+
+    /// Is this replica, which runs to the target, certain never to have its state?
+    pub(super) fn has_passed(&self) -> bool {
+        let target = &self.coupler.target().counted;
+        self.site.is_certain()
+            && !self.reading.is_on()
+            && self.searched_from.is_before(target)
+            && target.is_before(&self.counted())
+    }
+}
+
+/// This replica has passed the target.
+pub(super) fn passed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    if !uproot(kernel, context) {
+        return Outcome::GoOn;
+    }
+    count(&kernel.report.counted[1], 1);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.ran(Stop::Passed, cpu_now());
+    drive(kernel, context)
+}
+
+/// A point is over, and the program goes on: its branches are counted from here on, if the run
+/// wants that.
+pub(crate) fn count_branches(kernel: &mut Kernel) {
+    let meeting = &kernel.replica.env().meeting;
+    let since = meeting.coupler.stamp().generation;
+    if !kernel.alone && meeting.is_on() && counter::begin(kernel.control, since) {
+        count(&kernel.report.counted[0], 1);
+    }
+}
