@@ -330,6 +330,7 @@ mod tests {
             places,
             moves,
             rates: &[1, 30, 1],
+            meter: None,
             pace: PACE,
             faults,
             victims: &[0, 1, 2][..places.len()],

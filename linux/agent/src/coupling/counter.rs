@@ -29,6 +29,23 @@ const WAYS: u64 = 64;
 /// The most branches of a visit to a stub: one for each register, two kinds of flags and each word.
 const VISIT: u64 = (GENERAL + 2 + WORDS) as u64;
 
+/// How many of the agent's events there are at most, of what is counted.
+#[derive(Clone, Copy)]
+struct Others {
+    /// In an interruption beside what lies between readings, and in a visit to a stub.
+    ways: u64,
+    visit: u64,
+}
+
+impl Others {
+    const BRANCHES: Self = Self {
+        ways: WAYS,
+        visit: VISIT,
+    };
+    /// An instruction of the program is none of the agent's.
+    const NONE: Self = Self { ways: 0, visit: 0 };
+}
+
 /// Something that counts, by a number that is not 0.
 pub(crate) trait Source {
     /// What it has counted; `None` if it has missed something.
@@ -49,6 +66,8 @@ pub(crate) struct Tally<S> {
     /// Branches that are known to be the agent's, and how many more of its own there are at most.
     own: AtomicU64,
     slack: AtomicU64,
+    ways: AtomicU64,
+    visit: AtomicU64,
     /// Visits to stubs that are gone.
     visits: AtomicU64,
     /// Readings that have begun.
@@ -74,6 +93,8 @@ impl<S: Source> Tally<S> {
         since: AtomicU64::new(0),
         own: AtomicU64::new(0),
         slack: AtomicU64::new(0),
+        ways: AtomicU64::new(0),
+        visit: AtomicU64::new(0),
         visits: AtomicU64::new(0),
         readings: AtomicU64::new(0),
         depth: AtomicU64::new(0),
@@ -82,11 +103,13 @@ impl<S: Source> Tally<S> {
     };
 
     /// A stretch begins at the point of this attempt, for a counter that begins with 0.
-    fn begin(&self, handle: u64, since: u32) {
+    fn begin(&self, handle: u64, since: u32, others: Others) {
         for cell in [&self.own, &self.visits, &self.depth, &self.at] {
             cell.store(0, Relaxed);
         }
-        self.slack.store(WAYS, Relaxed);
+        self.slack.store(others.ways, Relaxed);
+        self.ways.store(others.ways, Relaxed);
+        self.visit.store(others.visit, Relaxed);
         self.since.store(since.into(), Relaxed);
         self.handle.store(handle, Relaxed);
     }
@@ -144,7 +167,8 @@ impl<S: Source> Tally<S> {
         self.read(|count| {
             let own = it.own + count.saturating_sub(it.count);
             self.own.store(own, Relaxed);
-            self.slack.store(it.slack + WAYS, Relaxed);
+            let ways = self.ways.load(Relaxed);
+            self.slack.store(it.slack + ways, Relaxed);
         });
     }
 
@@ -162,8 +186,8 @@ impl<S: Source> Tally<S> {
         }
         let most = self.at.load(Relaxed);
         let visits = self.visits.load(Relaxed).saturating_add(visits);
-        let others = visits.saturating_mul(VISIT);
-        let slack = self.slack.load(Relaxed).saturating_add(WAYS);
+        let others = visits.saturating_mul(self.visit.load(Relaxed));
+        let slack = self.slack.load(Relaxed) + self.ways.load(Relaxed);
         Counted {
             since,
             least: most.saturating_sub(others.saturating_add(slack)),
@@ -195,7 +219,11 @@ pub(crate) fn begin(control: &Control, since: u32) -> bool {
     };
     let counter = Counter::start(kind, control.counter_event.load(Relaxed));
     if let Ok(Counter(handle)) = counter {
-        TALLY.begin(handle, since);
+        let others = match Counter::is_of_instruction(kind) {
+            true => Others::NONE,
+            false => Others::BRANCHES,
+        };
+        TALLY.begin(handle, since, others);
     }
     counter.is_ok()
 }
@@ -280,7 +308,7 @@ mod tests {
     fn begin() {
         COUNT.set(0);
         MISSES.set(false);
-        TALLY.with(|it| it.begin(7, 5));
+        TALLY.with(|it| it.begin(7, 5, Others::BRANCHES));
         // The way back to the program.
         branch(9);
     }

@@ -42,6 +42,11 @@ impl Counter {
         Ok(Self(fd))
     }
 
+    /// Does it count how often one instruction is executed?
+    pub(crate) const fn is_of_instruction(kind: u32) -> bool {
+        kind == Attributes::BREAKPOINT
+    }
+
     /// What it has counted; `None` if it has missed something.
     pub(crate) fn read(self) -> Option<u64> {
         let mut words = [0_u64; 3];
