@@ -9,8 +9,8 @@
 //! A count is told as bounds, since not all branches that the processor counts are the program's.
 //! Places are still met by equality of states ([`super::States`]): a count alone lets nobody agree.
 //!
-//! Contract: counts are compared that begin at the same point, with no event since. Runs that should
-//! have shown something and have not make all go by CPU time for the rest of the attempt.
+//! Contract: counts are compared that begin at the same point, with no event since. Runs that
+//! should have shown something and have not make all go by CPU time for the rest of the attempt.
 //!
 //! Not covered: two replicas whose counts lie without being hit, as a processor that loses some:
 //! they may end an attempt without agreement. So nothing is counted where counters are not exact.

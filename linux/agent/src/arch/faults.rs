@@ -12,7 +12,7 @@ use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 use crate::arch::entry::{self, Cpu, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::arch::leaf;
-use crate::coupling::counter;
+use crate::calls::points::counter;
 use crate::kernel::{self, count};
 use crate::memory::{deferred, guest};
 use crate::sys;

@@ -88,19 +88,22 @@ pub(crate) struct Interruption {
 }
 
 impl<S: Source> Tally<S> {
-    pub(crate) const NONE: Self = Self {
-        handle: AtomicU64::new(0),
-        since: AtomicU64::new(0),
-        own: AtomicU64::new(0),
-        slack: AtomicU64::new(0),
-        ways: AtomicU64::new(0),
-        visit: AtomicU64::new(0),
-        visits: AtomicU64::new(0),
-        readings: AtomicU64::new(0),
-        depth: AtomicU64::new(0),
-        at: AtomicU64::new(0),
-        source: PhantomData,
-    };
+    /// There is no stretch.
+    pub(crate) const fn new() -> Self {
+        Self {
+            handle: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            own: AtomicU64::new(0),
+            slack: AtomicU64::new(0),
+            ways: AtomicU64::new(0),
+            visit: AtomicU64::new(0),
+            visits: AtomicU64::new(0),
+            readings: AtomicU64::new(0),
+            depth: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            source: PhantomData,
+        }
+    }
 
     /// A stretch begins at the point of this attempt, for a counter that begins with 0.
     fn begin(&self, handle: u64, since: u32, others: Others) {
@@ -197,7 +200,7 @@ impl<S: Source> Tally<S> {
 }
 
 #[unsafe(link_section = ".bss.own.1")]
-static TALLY: Tally<Counter> = Tally::NONE;
+static TALLY: Tally<Counter> = Tally::new();
 
 /// A handler begins that may have interrupted the program.
 pub(crate) fn enter() -> Option<Interruption> {
@@ -275,7 +278,7 @@ mod tests {
     }
 
     thread_local! {
-        static TALLY: Tally<Scripted> = const { Tally::NONE };
+        static TALLY: Tally<Scripted> = const { Tally::new() };
     }
 
     /// So many branches are made.

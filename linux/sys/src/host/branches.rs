@@ -1,5 +1,5 @@
-//! Which event of the processor counts the conditional branches of a program, and whether it does so
-//! exactly here.
+//! Which event of the processor counts the conditional branches of a program, and whether it does
+//! so exactly here.
 //!
 //! Conditional branches are what all replicas make alike; of other branches processors count some
 //! more for each interrupt. A counter is taken for exact if a known loop gives the known count

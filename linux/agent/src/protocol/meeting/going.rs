@@ -18,6 +18,7 @@ use rcoe_core::coupling::{
 
 use crate::arch::context;
 use crate::arch::frames::{SigInfo, UContext};
+use crate::coupling::counter;
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::site::Spot;
 use crate::coupling::state::layout;
@@ -322,4 +323,25 @@ pub(super) fn end_run(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
         _ => placing::stop(kernel),
     }
     drive(kernel, context)
+}
+
+/// This replica has passed the target.
+pub(super) fn passed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    if !uproot(kernel, context) {
+        return Outcome::GoOn;
+    }
+    count(&kernel.report.counted[1], 1);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.ran(Stop::Passed, cpu_now());
+    drive(kernel, context)
+}
+
+/// A point is over, and the program goes on: its branches are counted from here on, if the run
+/// wants that.
+pub(crate) fn count_branches(kernel: &mut Kernel) {
+    let meeting = &kernel.replica.env().meeting;
+    let since = meeting.coupler.stamp().generation;
+    if !kernel.alone && meeting.is_on() && counter::begin(kernel.control, since) {
+        count(&kernel.report.counted[0], 1);
+    }
 }

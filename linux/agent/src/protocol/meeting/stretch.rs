@@ -6,12 +6,10 @@
 //! Contract: nothing is agreed by a count. Where there is none, or none that is certain, replicas
 //! search as they do without.
 
-use crate::arch::frames::UContext;
+use rcoe_core::coupling::Counted;
+
 use crate::coupling::counter;
-use crate::kernel::{Kernel, count};
-use crate::protocol::meeting::going::{drive, uproot};
-use crate::protocol::meeting::{Meeting, Outcome, cpu_now};
-use rcoe_core::coupling::{Counted, Stop};
+use crate::protocol::meeting::Meeting;
 
 impl Meeting {
     /// Where the interrupted program is, by its branches since the last point.
@@ -34,26 +32,5 @@ impl Meeting {
             && !self.reading.is_on()
             && self.searched_from.is_before(target)
             && target.is_before(&self.counted())
-    }
-}
-
-/// This replica has passed the target.
-pub(super) fn passed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
-    if !uproot(kernel, context) {
-        return Outcome::GoOn;
-    }
-    count(&kernel.report.counted[1], 1);
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    meeting.ran(Stop::Passed, cpu_now());
-    drive(kernel, context)
-}
-
-/// A point is over, and the program goes on: its branches are counted from here on, if the run
-/// wants that.
-pub(crate) fn count_branches(kernel: &mut Kernel) {
-    let meeting = &kernel.replica.env().meeting;
-    let since = meeting.coupler.stamp().generation;
-    if !kernel.alone && meeting.is_on() && counter::begin(kernel.control, since) {
-        count(&kernel.report.counted[0], 1);
     }
 }
