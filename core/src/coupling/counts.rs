@@ -169,7 +169,7 @@ impl Passes {
         };
         let alone = rest.iter().all(pairs);
         let from_joint = |one| joint.is_empty() || apart(single(one), joint);
-        !rest.is_empty() && alone && rest.iter().all(from_joint)
+        members.len() > 1 && !rest.is_empty() && alone && rest.iter().all(from_joint)
     }
 }
 
