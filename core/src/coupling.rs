@@ -384,6 +384,7 @@ impl<T: Backend> Coupler<T> {
         self.stamp.turn = 0;
         self.stage = Stage::Report;
         self.came = Came::Apart;
+        self.passed = false;
         self.alike = ReplicaSet::empty();
         self.joint = ReplicaSet::empty();
         self.vain = 0;

@@ -62,7 +62,7 @@ mod tests {
             places,
             moves: 2,
             rates: &[1, 2, 1],
-            meter: None,
+            meters: &[],
             pace: PACE,
             faults,
             victims,
@@ -153,11 +153,11 @@ mod tests {
     }
 
     /// Counts all branches of the program, and up to one of others.
-    const METER: Option<Meter> = Some(Meter {
+    const METER: Meter = Meter {
         others: 1,
         lost: 0,
         stopped: None,
-    });
+    };
 
     #[test]
     fn with_a_counter_two_meet() {
@@ -167,7 +167,7 @@ mod tests {
                 check(
                     "counted",
                     &Scope {
-                        meter: METER,
+                        meters: &[METER; 2],
                         ..all
                     },
                 );
@@ -185,7 +185,7 @@ mod tests {
         for faults in [FLIPS, &bad] {
             let all = scope(SILENT, &[0, 3], faults, &[0, 1]);
             let all = Scope {
-                meter: METER,
+                meters: &[METER; 3],
                 ..all
             };
             check("counted, fault", &all);
@@ -198,6 +198,33 @@ mod tests {
             };
             check("counted, fault, three", &three);
         }
+    }
+
+    /// Bounds differ, so that two of three may meet at a target of the one that lies, and the third
+    /// takes itself to have passed it.
+    #[test]
+    fn one_counter_alone_convicts_nobody() {
+        let program = [Ins::LoopMemory(0, 30, 1), Ins::Exit];
+        for others in [[0, 2, 2], [2, 0, 0], [0, 0, 2]] {
+            let meters = others.map(|others| Meter {
+                others,
+                ..Meter::default()
+            });
+            for lost in [5, 10, 20] {
+                let faults = [Fault::LoseBranches(lost)];
+                for places in [[5, 20, 12], [10, 20, 5]] {
+                    let all = scope(&program, &places, &faults, &[0, 1, 2]);
+                    let all = Scope {
+                        moves: 0,
+                        meters: &meters,
+                        ..all
+                    };
+                    check("one lies", &all);
+                }
+            }
+        }
+        let ended = simulate(60_067_016, None, Guards::ON, false);
+        assert!(ended.is_ok(), "{ended:?}");
     }
 
     /// The phases after which two of which one was hit know that they cannot meet.
@@ -222,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_counter_saves_phases_to_a_verdict() {
-        assert_eq!(phases_to_a_verdict(METER), 2);
+        assert_eq!(phases_to_a_verdict(Some(METER)), 2);
         assert_eq!(phases_to_a_verdict(None), rcoe_core::coupling::LAST_PHASE);
     }
 
@@ -235,7 +262,7 @@ mod tests {
             for (index, steps) in steps.into_iter().enumerate() {
                 let process = &mut group.processes[index];
                 process.replica.since = 1;
-                process.replica.meter = METER;
+                process.replica.meter = Some(METER);
                 (0..steps).for_each(|_| process.replica.step());
                 process.coupler.begin();
             }

@@ -6,6 +6,12 @@
 //! run that finds nothing proves something. Of two replicas, each of which has so passed the other,
 //! one was hit, and nothing more need be tried.
 //!
+//! A run proves that the one that made it and the owner of its target differ, if neither was hit.
+//! Of three or more, who is outside of a majority goes only if both ways were passed, and not with
+//! one and the same member of the majority: if that one lies, the run with the other one is between
+//! two that do not, so that the one outside was hit after all. And if that one did not see the
+//! target in a run because the code of its stub was hit, the way back is between two that are well.
+//!
 //! A count is told as bounds, since not all branches that the processor counts are the program's.
 //! Places are still met by equality of states ([`super::States`]): a count alone lets nobody agree.
 //!
@@ -17,6 +23,7 @@
 
 use super::board::{Came, Report};
 use super::time::Standing;
+use crate::guards::{Bug, Guards};
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 /// Phases after which counts are not gone by any more, if in each somebody has neither come to the
@@ -146,30 +153,41 @@ impl Passes {
     }
 
     /// Are all of these that are not together known to have had other states, each than each, with
-    /// `joint` as one of them? `returned`: whether each has to have passed the other.
+    /// `joint` as one of them?
     pub(super) fn tell_apart(
         &self,
         members: ReplicaSet,
         joint: ReplicaSet,
-        returned: bool,
+        guards: Guards,
     ) -> bool {
-        let passed = |one: ReplicaSet, other: ReplicaSet| {
-            let has = |id: ReplicaId| self.of[id.index()].iter().any(|it| other.contains(it));
-            one.iter().any(has)
-        };
-        let apart = |one, other| match returned {
-            true => passed(one, other) && passed(other, one),
-            false => passed(one, other) || passed(other, one),
-        };
         let single = |id| ReplicaSet::empty().with(id);
         let rest = members.minus(joint);
         let pairs = |one: ReplicaId| {
             let mut others = rest.iter().filter(|&other| other > one);
-            others.all(|other| apart(single(one), single(other)))
+            others.all(|other| self.differ(one, single(other), guards))
         };
         let alone = rest.iter().all(pairs);
-        let from_joint = |one| joint.is_empty() || apart(single(one), joint);
+        let from_joint = |one| joint.is_empty() || self.differ(one, joint, guards);
         members.len() > 1 && !rest.is_empty() && alone && rest.iter().all(from_joint)
+    }
+
+    /// Has `one` passed these and have they passed it, and not the same one both times, if they are
+    /// several?
+    fn differ(&self, one: ReplicaId, others: ReplicaSet, guards: Guards) -> bool {
+        let set = |of: &dyn Fn(ReplicaId) -> bool| {
+            let some = others.iter().filter(|&id| of(id));
+            some.fold(ReplicaSet::empty(), ReplicaSet::with)
+        };
+        let there = set(&|other| self.of[one.index()].contains(other));
+        let back = set(&|other| self.of[other.index()].contains(one));
+        if guards.off(Bug::PassUnreturned) {
+            return !there.union(back).is_empty();
+        }
+        let witnesses = match guards.off(Bug::PassOfOne) {
+            true => 1,
+            false => others.len().min(2),
+        };
+        !there.is_empty() && !back.is_empty() && there.union(back).len() >= witnesses
     }
 }
 
@@ -261,29 +279,37 @@ mod tests {
         let mut passes = Passes::default();
         let (both, nobody) = (ReplicaSet::all(2), ReplicaSet::empty());
         passes.note(&reports([(5, false), (9, true), (0, true)]), id(0));
-        assert!(!passes.tell_apart(both, nobody, true));
-        assert!(
-            passes.tell_apart(both, nobody, false),
-            "a guard that is off"
-        );
+        assert!(!passes.tell_apart(both, nobody, Guards::ON));
         passes.note(&reports([(11, true), (9, false), (0, false)]), id(1));
-        assert!(passes.tell_apart(both, nobody, true));
-        assert!(!passes.tell_apart(ReplicaSet::all(3), nobody, true));
+        assert!(passes.tell_apart(both, nobody, Guards::ON));
+        assert!(!passes.tell_apart(ReplicaSet::all(3), nobody, Guards::ON));
+    }
+
+    /// Two of three have met. Who has passed whom in phases that follow, and is the third apart?
+    fn third_is_apart(phases: &[(u8, &[u8])]) -> bool {
+        let mut passes = Passes::default();
+        for &(owner, passed) in phases {
+            let mut told = reports([(5, false); 3]);
+            for &one in passed {
+                told[usize::from(one)] = report(at(4, 9, 11), true);
+            }
+            passes.note(&told, id(owner));
+        }
+        let (all, joint) = (ReplicaSet::all(3), ReplicaSet::all(2));
+        assert!(!passes.tell_apart(all, all, Guards::ON), "nobody is left");
+        passes.tell_apart(all, joint, Guards::ON)
     }
 
     #[test]
-    fn the_third_is_apart_from_two_that_have_met() {
-        let all = ReplicaSet::all(3);
-        let joint = ReplicaSet::all(2);
-        let mut passes = Passes::default();
-        passes.note(&reports([(5, false), (5, false), (9, true)]), id(0));
-        assert!(!passes.tell_apart(all, joint, true));
-        passes.note(&reports([(5, false), (11, true), (9, false)]), id(2));
-        assert!(
-            passes.tell_apart(all, joint, true),
-            "by another one of the two"
-        );
-        assert!(!passes.tell_apart(all, all, true), "nobody is left");
+    fn the_third_is_apart_from_two_that_have_met_if_both_have_shown_it() {
+        assert!(third_is_apart(&[(0, &[2]), (2, &[1])]));
+        assert!(third_is_apart(&[(2, &[0, 1]), (0, &[2])]));
+        assert!(third_is_apart(&[(2, &[0]), (0, &[2]), (1, &[2])]));
+        assert!(!third_is_apart(&[(0, &[2]), (1, &[2])]), "nobody came back");
+        assert!(!third_is_apart(&[(2, &[0, 1])]));
+        for liar in [0, 1] {
+            assert!(!third_is_apart(&[(liar, &[2]), (2, &[liar])]));
+        }
     }
 
     #[test]

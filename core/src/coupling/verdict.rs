@@ -110,8 +110,8 @@ impl<T: Backend> Coupler<T> {
         if self.stamp.phase > 0 && self.passes.note(reports, self.owner) {
             self.effort.begin_anew();
         }
-        let returned = !self.guards.off(Bug::PassUnreturned);
-        let apart = self.passes.tell_apart(self.members, self.joint, returned);
+        let passes = &self.passes;
+        let apart = passes.tell_apart(self.members, self.joint, self.guards);
         if apart && self.voters == self.members {
             return self.sentence(self.joint);
         }
