@@ -138,20 +138,29 @@ fn start_counted(victim: &Victim) -> Group {
     group
 }
 
-/// A breakpoint counts here, as a processor's counter of branches would.
+/// Corrupts one replica of two, which has to end in a verdict. Did counts show that each has passed
+/// the other?
+fn is_passed_by_both(victim: &Victim, hit: usize) -> bool {
+    let group = start_counted(victim);
+    victim.corrupt(group.replicas[hit]);
+    let (outcome, events) = group.finish();
+    let what = format!("{hit}: {} {events:?}", outcome.err());
+    assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+    assert!(events.iter().any(is_mismatch), "{what}");
+    assert!(sum(&outcome.err(), "points counted from") > 0, "{what}");
+    sum(&outcome.err(), "targets passed") >= 2
+}
+
+/// A breakpoint counts here, as a processor's counter of branches would. Which targets are passed
+/// while counts are certain is for the host's scheduler to say, so there are some tries.
 #[test]
 fn a_counter_shows_that_a_corrupted_loop_has_passed_the_other() {
+    const TRIES: usize = 8;
     let source = include_str!("ticks/counted.c");
     let victim = Victim::of("counted", source);
     for hit in [0, 1] {
-        let group = start_counted(&victim);
-        victim.corrupt(group.replicas[hit]);
-        let (outcome, events) = group.finish();
-        let what = format!("{hit}: {} {events:?}", outcome.err());
-        assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
-        assert!(events.iter().any(is_mismatch), "{what}");
-        assert!(sum(&outcome.err(), "points counted from") > 0, "{what}");
-        assert!(sum(&outcome.err(), "targets passed") >= 2, "{what}");
+        let shown = (0..TRIES).any(|_| is_passed_by_both(&victim, hit));
+        assert!(shown, "{hit}: in none of {TRIES} tries");
     }
 }
 
