@@ -132,6 +132,7 @@ fn start_counted(victim: &Victim) -> Group {
     let options = ["-n", "2", "--tick", "50ms", "--stats", "--places", &places];
     let group = victim.start(&options, &[]);
     until("some ticks are over", || {
+        assert!(!group.running.has_ended(), "a program that is well");
         let computed = |pid: &u32| proc::find(*pid).is_some_and(|it| it.ticks >= 40);
         group.replicas.iter().all(computed).then_some(())
     });
@@ -175,6 +176,7 @@ fn a_counter_changes_nothing_for_a_loop_that_is_well() {
     assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
     assert_eq!(outcome.out(), "ready\n7\n", "{what}");
     assert!(sum(&outcome.err(), "points counted from") > 0, "{what}");
+    assert_eq!(sum(&outcome.err(), "targets passed"), 0, "{what}");
     assert_eq!(sum(&outcome.err(), "points not agreed on"), 0, "{what}");
 }
 

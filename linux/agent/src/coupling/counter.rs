@@ -231,6 +231,12 @@ pub(crate) fn begin(control: &Control, since: u32) -> bool {
     counter.is_ok()
 }
 
+/// The instruction of which visits are counted, if that is what is.
+pub(crate) fn instruction(control: &Control) -> Option<u64> {
+    let kind = control.counter.load(Relaxed).checked_sub(1)?;
+    Counter::is_of_instruction(kind).then(|| control.counter_event.load(Relaxed))
+}
+
 /// A call comes, or something else in which replicas differ by how long it takes them.
 #[inline]
 pub(crate) fn end() {

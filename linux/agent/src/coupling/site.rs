@@ -75,6 +75,15 @@ impl Spot {
             Self::Breakpoint(at) => *at,
         }
     }
+
+    /// Does it take the place of the instruction there, or stop before it?
+    pub(crate) fn takes(&self, instruction: u64) -> bool {
+        let len = match self {
+            Self::Jump(window) => window.code().len() as u64,
+            Self::Breakpoint(_) => 1,
+        };
+        (self.at()..self.at() + len).contains(&instruction)
+    }
 }
 
 /// A stub, a breakpoint, or none.
@@ -187,7 +196,9 @@ impl Site {
 
     /// A replica goes on that is anywhere, and comes to the place if it is there.
     pub(crate) fn resume(&self, cpu: &mut Cpu) {
-        cpu.rflags &= !RESUME;
+        if self.is_watched(cpu.rip) {
+            cpu.rflags &= !RESUME;
+        }
         if let Some(stub) = &self.stub {
             cpu.rip = stub.resumed(cpu.rip);
         }
