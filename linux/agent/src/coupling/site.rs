@@ -78,11 +78,10 @@ impl Spot {
 
     /// Does it take the place of the instruction there, or stop before it?
     pub(crate) fn takes(&self, instruction: u64) -> bool {
-        let len = match self {
-            Self::Jump(window) => window.code().len() as u64,
-            Self::Breakpoint(_) => 1,
-        };
-        (self.at()..self.at() + len).contains(&instruction)
+        match self {
+            Self::Jump(window) => (window.at..window.end()).contains(&instruction),
+            Self::Breakpoint(at) => *at == instruction,
+        }
     }
 }
 
