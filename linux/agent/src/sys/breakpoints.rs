@@ -9,8 +9,10 @@
 //! Not covered: hosts that offer none, as containers that refuse `perf_event_open`; processors have
 //! four, which others may use up.
 
+use rcoe_linux_sys::perf::Attributes;
+
 use crate::sys::Errno;
-use crate::sys::perf::{Attributes, close_own, enable, open};
+use crate::sys::perf::{close_own, enable, open};
 
 /// What the signal of a breakpoint has for a code.
 pub(crate) const TRAP_PERF: i32 = 6;
@@ -32,7 +34,7 @@ impl Breakpoint {
             kind: Attributes::BREAKPOINT,
             size: Attributes::BYTES,
             period: 1,
-            flags: Attributes::OF_PROGRAM | SIGNAL,
+            flags: Attributes::OF_USER | Attributes::REMOVE_ON_EXEC | SIGNAL,
             breakpoint: Attributes::EXECUTION,
             address: at,
             len: size_of::<usize>() as u64,

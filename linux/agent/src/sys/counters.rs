@@ -5,9 +5,10 @@
 //! Not covered: hosts that offer none, as most virtual machines and containers.
 
 use linux_raw_sys::general as nr;
+use rcoe_linux_sys::perf::{Attributes, complete};
 use rcoe_linux_sys::syscall3;
 
-use crate::sys::perf::{Attributes, close_own, enable, open};
+use crate::sys::perf::{close_own, enable, open};
 use crate::sys::{Errno, check};
 
 /// One that counts, by its descriptor, which is never 0.
@@ -20,23 +21,8 @@ impl Counter {
     /// # Errors
     /// The host or the processor has none.
     pub(crate) fn start(kind: u32, event: u64) -> Result<Self, Errno> {
-        const DISABLED: u64 = 1 << 0;
-        const PINNED: u64 = 1 << 2;
-        /// With the value: how long it was wanted, and how long it has counted.
-        const TIMES: u64 = 1 << 0 | 1 << 1;
-        let mut attributes = Attributes {
-            kind,
-            size: Attributes::BYTES,
-            config: event,
-            reads: TIMES,
-            flags: Attributes::OF_PROGRAM | DISABLED | PINNED,
-            ..Attributes::default()
-        };
-        if kind == Attributes::BREAKPOINT {
-            (attributes.config, attributes.address) = (0, event);
-            attributes.breakpoint = Attributes::EXECUTION;
-            attributes.len = size_of::<usize>() as u64;
-        }
+        let mut attributes = Attributes::counter(kind, event);
+        attributes.flags |= Attributes::REMOVE_ON_EXEC;
         let fd = open(&attributes)?;
         enable(fd, true);
         Ok(Self(fd))
@@ -54,8 +40,9 @@ impl Counter {
         let at = words.as_mut_ptr() as u64;
         // SAFETY: there is room for the words.
         let read = unsafe { syscall3(u64::from(nr::__NR_read), self.0, at, bytes) };
-        let [count, wanted, counted] = words;
-        (check(read) == Ok(bytes) && wanted == counted).then_some(count)
+        (check(read) == Ok(bytes))
+            .then(|| complete(words))
+            .flatten()
     }
 
     /// Gives it back.

@@ -5,39 +5,10 @@
 
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general as nr;
+use rcoe_linux_sys::perf::{Attributes, CLOSE_ON_EXEC, DISABLE, ENABLE};
 use rcoe_linux_sys::{syscall3, syscall5};
 
 use crate::sys::{Errno, FIRST_OWN, check, close, duplicate, error, with_most_descriptors};
-
-/// The kernel's `struct perf_event_attr`, as far as it goes up to the data of the signal.
-#[repr(C)]
-#[derive(Default)]
-pub(super) struct Attributes {
-    pub(super) kind: u32,
-    pub(super) size: u32,
-    pub(super) config: u64,
-    pub(super) period: u64,
-    pub(super) samples: u64,
-    pub(super) reads: u64,
-    pub(super) flags: u64,
-    pub(super) wakeup: u32,
-    pub(super) breakpoint: u32,
-    pub(super) address: u64,
-    pub(super) len: u64,
-    pub(super) rest: [u64; 7],
-}
-
-const _: () = assert!(size_of::<Attributes>() == Attributes::BYTES as usize);
-
-impl Attributes {
-    /// What the kernel takes for the length.
-    pub(super) const BYTES: u32 = 128;
-    /// Of the kind of event, and of a breakpoint.
-    pub(super) const BREAKPOINT: u32 = 5;
-    pub(super) const EXECUTION: u32 = 4;
-    /// Neither the kernel nor a hypervisor counts; it is gone with `execve`.
-    pub(super) const OF_PROGRAM: u64 = 1 << 5 | 1 << 6 | 1 << 36;
-}
 
 /// Opens it for this thread.
 ///
@@ -49,7 +20,6 @@ pub(super) fn open(attributes: &Attributes) -> Result<u64, Errno> {
 
 /// Its descriptor, beyond those of the program.
 fn open_beyond(attributes: &Attributes) -> i64 {
-    const CLOSE_ON_EXEC: u64 = 1 << 3;
     const ANY: u64 = (-1_i64).cast_unsigned();
     let at = (&raw const *attributes) as u64;
     // SAFETY: the structure is whole, and tells how long it is.
@@ -73,8 +43,6 @@ fn open_beyond(attributes: &Attributes) -> i64 {
 
 /// Lets it count from here on, or no more, whoever has its descriptor.
 pub(super) fn enable(fd: u64, on: bool) {
-    const ENABLE: u64 = 0x2400;
-    const DISABLE: u64 = 0x2401;
     let order = if on { ENABLE } else { DISABLE };
     // SAFETY: no memory involved. It stands, so nothing can go wrong.
     let _ = unsafe { syscall3(u64::from(nr::__NR_ioctl), fd, order, 0) };
