@@ -90,17 +90,18 @@ fn counter(
     args: &RunArgs,
     exact: impl FnOnce() -> Result<Event, String>,
 ) -> Result<Option<Event>, RunError> {
-    let event = match args.places {
-        PlacesArg::States => return Ok(None),
-        PlacesArg::Visits(address) => Ok(Event::visits(address)),
-        PlacesArg::Counter => exact(),
-    };
+    if args.places == PlacesArg::States {
+        return Ok(None);
+    }
     if args.tick.is_none() {
         let why = "--places says how replicas know where they are at a tick; add --tick, or leave \
                    it out";
         return Err(RunError::Setting(why.into()));
     }
-    event.map(Some).map_err(|why| {
+    if let PlacesArg::Visits(address) = args.places {
+        return Ok(Some(Event::visits(address)));
+    }
+    exact().map(Some).map_err(|why| {
         RunError::Setting(format!(
             "--places counter: there is no exact counter of branches here: {why}; leave it out"
         ))
