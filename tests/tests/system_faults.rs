@@ -347,6 +347,23 @@ fn a_kernel_without_page_tables_is_no_end_of_the_machine() {
     }
 }
 
+/// Both kernels are without tables: whoever shuts down first, the machine comes to an end.
+#[test]
+fn a_machine_without_replicas_ends() {
+    if is_aarch64() {
+        return;
+    }
+    let reached = Reached::start(&["-n", "2"], &["sleep", "5000"]);
+    reached.signal(Signal::STOP);
+    for replica in 0..2 {
+        reached.change_live(replica, TABLES, OBJECTS - TABLES, |bytes| bytes.fill(0));
+    }
+    reached.signal(Signal::CONT);
+    let (outcome, _) = reached.finish();
+    let what = outcome.err();
+    assert!(matches!(outcome.ended, Ended::Exit(86 | 125)), "{what}");
+}
+
 #[test]
 fn a_lost_replica_stays_away_if_told() {
     let reached = Reached::start(&["-n", "3", "--no-reintegrate"], &["sleep", "100"]);
