@@ -188,6 +188,12 @@ impl Machine {
         Ok(Outcome::Joined)
     }
 
+    /// Is one replica missing, and no other?
+    pub(crate) fn is_complete_but_one(&self) -> bool {
+        let (members, _) = self.kernel.sphere.group();
+        members.len() as u64 + 1 == self.parameters.replicas
+    }
+
     /// What a copy in which a core is about to start does not have.
     pub(crate) fn missing(&self) -> impl Iterator<Item = core::ops::Range<u64>> {
         self.kernel.missing(0..self.kernel.end(), true)

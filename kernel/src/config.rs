@@ -152,6 +152,9 @@ pub(crate) enum Probe {
     Deaf,
     /// Nowhere: no exception finds a handler, and there is one, so that the processor shuts down.
     Shutdown,
+    /// Into what its interrupt controller is called by; then the kernel goes round for ever, as
+    /// with [`Self::Deaf`].
+    Nameless,
     /// Nowhere: the kernel hears no device any more.
     Devices,
     /// Nowhere: the core halts, interrupts off.
@@ -185,6 +188,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"loop" => Probe::Loop,
         b"deaf" => Probe::Deaf,
         b"shutdown" => Probe::Shutdown,
+        b"nameless" => Probe::Nameless,
         b"devices" => Probe::Devices,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,

@@ -397,6 +397,10 @@ impl Machine {
                 core::hint::black_box(());
             },
             Probe::Deaf => arch::go_deaf(),
+            Probe::Nameless => {
+                interrupts::forget_name();
+                arch::go_deaf()
+            }
             Probe::Shutdown => arch::shut_down(),
             Probe::Devices => self.deaf = true,
             Probe::Halt => arch::park(),

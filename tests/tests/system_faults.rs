@@ -309,6 +309,15 @@ fn a_core_that_nothing_but_a_reset_stops_is_reset() {
     }
 }
 
+/// Its interrupt controller was made to forget what it is called: on a PC, INIT finds the core by
+/// another name, and it is started as the one that stands still.
+#[test]
+fn a_core_that_forgot_its_name_is_reset() {
+    if !is_aarch64() {
+        comes_back("nameless", &COUNTED);
+    }
+}
+
 /// A PC's processor that can deliver no exception shuts down, and a board answers by a reset.
 #[test]
 fn a_core_that_shuts_down_is_no_end_of_the_machine() {

@@ -195,5 +195,6 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         return;
     }
     permit(core);
-    boot::restart(core, target.0 + TABLES, parameters.cycles);
+    let is_only = machine.is_complete_but_one();
+    boot::restart(core, is_only, target.0 + TABLES, parameters.cycles);
 }

@@ -233,10 +233,9 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
         Probe::Astray | Probe::Late | Probe::Remains | Probe::Spaces | Probe::Off => return,
-        Probe::Loop | Probe::Deaf | Probe::Shutdown | Probe::Halt | Probe::Sudden | Probe::Base => {
-            return;
-        }
-        Probe::Stop | Probe::Refuse | Probe::Command | Probe::Exclude | Probe::Devices => return,
+        Probe::Loop | Probe::Deaf | Probe::Nameless | Probe::Shutdown | Probe::Halt => return,
+        Probe::Sudden | Probe::Base | Probe::Stop | Probe::Refuse | Probe::Command => return,
+        Probe::Exclude | Probe::Devices => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.

@@ -122,7 +122,7 @@ pub(in crate::arch) fn reset(core: u32, _cycles: u64) {
 ///
 /// # Panics
 /// If there is no permit for it.
-pub(in crate::arch) fn restart(core: u32, root: u64, _cycles: u64) {
+pub(in crate::arch) fn restart(core: u32, _is_only: bool, root: u64, _cycles: u64) {
     spend(core);
     start(core, root);
 }

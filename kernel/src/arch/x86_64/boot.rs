@@ -203,15 +203,15 @@ pub(in crate::arch) fn reset(core: u32, cycles: u64) {
     pass(10 * cycles);
 }
 
-/// Starts a core that was reset, in the copy that its partition holds. `cycles`: those of a
-/// millisecond.
+/// Starts a core that was reset, in the copy that its partition holds; `is_only`: no other core of
+/// a replica stands still. `cycles`: those of a millisecond.
 ///
 /// # Panics
 /// If there is no permit for it.
-pub(in crate::arch) fn restart(core: u32, _root: u64, cycles: u64) {
+pub(in crate::arch) fn restart(core: u32, is_only: bool, _root: u64, cycles: u64) {
     spend(core);
-    for _ in 0..2 {
-        interrupts::start(core, TRAMPOLINE);
+    for whom in [Some(core), Some(core).filter(|_| !is_only)] {
+        interrupts::start(whom, TRAMPOLINE);
         pass(cycles);
     }
 }

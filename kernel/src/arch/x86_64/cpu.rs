@@ -1,6 +1,7 @@
 //! Single instructions, as functions.
 
 use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 
 use rcoe_abi::layout::PORT_OFF;
 
@@ -104,6 +105,11 @@ pub(crate) fn go_deaf() -> ! {
     loop {
         core::hint::black_box(());
     }
+}
+
+/// The number by which this core's controller knows it from the start.
+pub(in crate::arch) fn first_id() -> u32 {
+    __cpuid(1).ebx >> 24
 }
 
 /// Has the processor shut down: an exception finds no handler, and that this is so finds none

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_abi::arch::x86_64::FIRST_CORE;
 
+use super::cpu;
 use super::layout::{IO_APIC, LOCAL_APIC};
 use crate::arch::permit::spend;
 
@@ -22,6 +23,7 @@ pub(crate) const VECTOR_LINES: u64 = 0x30;
 pub(crate) const VECTOR_SPURIOUS: u64 = 0xff;
 
 const ID: u64 = 0x20;
+const LOGICAL_ID: u64 = 0xd0;
 const END: u64 = 0xb0;
 const SPURIOUS: u64 = 0xf0;
 const COMMAND_LOW: u64 = 0x300;
@@ -38,6 +40,10 @@ const MASKED: u32 = 1 << 16;
 const BUSY: u32 = 1 << 12;
 const DELIVER_INIT: u32 = 5 << 8;
 const ASSERT: u32 = 1 << 14;
+/// The destination is a set of logical names, not a name.
+const LOGICAL: u32 = 1 << 11;
+/// The destination is every core but this one.
+const ALL_OTHERS: u32 = 3 << 18;
 
 /// Interrupts that came while the kernel was idle, one bit each, by vector less 32.
 static NOTED: AtomicU64 = AtomicU64::new(0);
@@ -87,14 +93,27 @@ const fn number_of(core: u32) -> u32 {
     core + FIRST_CORE
 }
 
-/// This core's number: that of its replica.
+/// The one of a set of cores by which they know it too: INIT reaches a core by either.
+const fn logical_name_of(core: u32) -> u32 {
+    1 << number_of(core)
+}
+
+/// This core's number: that of its replica. The processor tells, since its controller can be made
+/// to forget.
 #[must_use]
 pub(crate) fn id() -> u32 {
-    (read(ID) >> 24).wrapping_sub(FIRST_CORE)
+    cpu::first_id().wrapping_sub(FIRST_CORE)
+}
+
+/// Has the controller forget what it is called, where a test says so.
+pub(crate) fn forget_name() {
+    write(ID, 0);
 }
 
 /// Lets interrupts through; with `period` in timer units, a periodic one of its own.
 pub(crate) fn enable(period: u32) {
+    write(ID, number_of(id()) << 24);
+    write(LOGICAL_ID, logical_name_of(id()) << 24);
     write(SPURIOUS, 0x100 | low(VECTOR_SPURIOUS));
     write(DIVIDE, 0b1011);
     if period == 0 {
@@ -149,24 +168,25 @@ fn wait_until_free() {
         if read(COMMAND_LOW) & BUSY == 0 {
             break;
         }
-        super::cpu::relax();
+        cpu::relax();
     }
 }
 
 /// Inlined, so that a kernel that comes to one command astray does not give another.
 #[inline(always)]
-fn command(core: u32, what: u32) {
-    write(COMMAND_HIGH, number_of(core) << 24);
+fn command(whom: u32, what: u32) {
+    write(COMMAND_HIGH, whom << 24);
     write(COMMAND_LOW, what);
 }
 
 /// Calls another core into its kernel.
 pub(crate) fn call(core: u32) {
     wait_until_free();
-    command(core, ASSERT | low(VECTOR_CALL));
+    command(number_of(core), ASSERT | low(VECTOR_CALL));
 }
 
-/// Stops another core whatever it does: by INIT.
+/// Stops another core whatever it does: by INIT, under both of its names. One store astray can
+/// have its controller forget one.
 ///
 /// # Panics
 /// If there is no permit for it.
@@ -174,14 +194,21 @@ pub(crate) fn call(core: u32) {
 pub(crate) fn stop(core: u32) {
     wait_until_free();
     spend(core);
-    command(core, ASSERT | DELIVER_INIT);
+    command(number_of(core), ASSERT | DELIVER_INIT);
+    wait_until_free();
+    command(logical_name_of(core), ASSERT | LOGICAL | DELIVER_INIT);
 }
 
-/// Starts a core that was stopped by INIT at a page below 1 MiB.
-pub(in crate::arch) fn start(core: u32, page: u64) {
+/// Starts a core that was stopped by INIT at a page below 1 MiB; without one, all that were, which
+/// needs no name.
+pub(in crate::arch) fn start(core: Option<u32>, page: u64) {
     const DELIVER_STARTUP: u32 = 6 << 8;
     wait_until_free();
-    command(core, ASSERT | DELIVER_STARTUP | low(page >> 12));
+    let what = ASSERT | DELIVER_STARTUP | low(page >> 12);
+    match core {
+        Some(core) => command(number_of(core), what),
+        None => command(0, what | ALL_OTHERS),
+    }
 }
 
 fn io_write(register: u32, value: u32) {

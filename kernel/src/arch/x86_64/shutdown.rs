@@ -17,7 +17,8 @@
 //! Not covered: a replica that runs alone, for whom a reset says at once what happened; processors
 //! without these instructions, or whose firmware refuses them; other ways to reset a board.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
+use core::arch::x86_64::__cpuid;
 
 use rcoe_abi::arch::x86_64::FIRST_CORE;
 use rcoe_abi::layout::MAX_CORES;
@@ -64,7 +65,7 @@ const INSTRUCTIONS: u64 = 0x7f;
 pub(super) const ROOM: u64 = 4 * 4096;
 /// Cores that there may be, by their local APIC's id. The room of the first one, which starts the
 /// others, has the block that theirs are copies of.
-const CORES: u64 = FIRST_CORE as u64 + MAX_CORES as u64;
+pub(super) const CORES: u64 = FIRST_CORE as u64 + MAX_CORES as u64;
 
 global_asm!(
     r#"
@@ -147,19 +148,8 @@ fn is_used(replica: u64) -> bool {
 
 /// Does the processor have guests, and its firmware let it?
 fn has_guests() -> bool {
-    let most = extended(0x8000_0000).0;
+    let most = __cpuid(0x8000_0000).eax;
     most >= 0x8000_0001
-        && extended(0x8000_0001).1 & 1 << 2 != 0
+        && __cpuid(0x8000_0001).ecx & 1 << 2 != 0
         && read_msr(REFUSALS) & REFUSED == 0
-}
-
-/// What `cpuid` tells in EAX and ECX.
-fn extended(leaf: u32) -> (u32, u32) {
-    let (first, third);
-    // SAFETY: CPUID changes nothing but its registers; rbx is kept.
-    unsafe {
-        asm!("push rbx", "cpuid", "pop rbx", inout("eax") leaf => first,
-            inout("ecx") 0 => third, out("edx") _);
-    }
-    (first, third)
 }

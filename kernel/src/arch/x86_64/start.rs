@@ -147,7 +147,11 @@ trampoline_64:
     mov $1, %eax
     cpuid
     shr $24, %ebx
+    cmp ${count}, %ebx
+    jae trampoline_idle
     mov ({base} + {cores})(, %rbx, 8), %rdi
+    test %rdi, %rdi
+    jz trampoline_idle
     mov ({base} + {blocks}), %r8
     test %r8, %r8
     jz trampoline_enter
@@ -188,6 +192,10 @@ trampoline_64:
 trampoline_enter:
     movabs $enter_partition, %rax
     jmp *%rax
+    # A core of no replica, started with all that stood still.
+trampoline_idle:
+    hlt
+    jmp trampoline_idle
     .align 8
     .globl trampoline_gdt
 trampoline_gdt:
@@ -212,6 +220,7 @@ enter_partition:
     base = const TRAMPOLINE,
     tables = const TRAMPOLINE_TABLES,
     cores = const TRAMPOLINE_CORES,
+    count = const shutdown::CORES,
     blocks = const TRAMPOLINE_BLOCKS,
     room = const shutdown::ROOM,
     efer = const shutdown::EFER,
