@@ -175,8 +175,11 @@ impl Counted {
     #[must_use]
     pub fn of_errors(runs: &[service::errors::Run]) -> Self {
         let flips = runs.iter().flat_map(|run| &run.flips);
-        let mut all = Self::of_flips(&Tally::of_verdicts(flips.map(|it| &it.verdict)));
+        let tally = Tally::of_verdicts(flips.map(|it| &it.verdict));
+        let mut all = Self::of_flips(&tally);
         all.0.insert("machines", runs.len() as u64);
+        all.0
+            .insert("unreturned", tally.sum(Verdict::is_unreturned));
         let answers = runs.iter().map(|run| run.answers).sum();
         all.0.insert("answers", answers);
         all

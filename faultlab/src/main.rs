@@ -492,7 +492,7 @@ fn run_system_errors(args: &SystemErrorsArgs) -> Result<Done> {
         print!("{}", errors::markdown(&header, runs));
     }
     let mut flips = runs.iter().flat_map(|run| &run.flips);
-    let well = !flips.any(|it| it.verdict.is_uncontrolled());
+    let well = !flips.any(|it| it.verdict.is_uncontrolled() || it.verdict.is_unreturned());
     Ok((well, Some(Counted::of_errors(runs))))
 }
 

@@ -17,6 +17,8 @@ pub enum Verdict {
     Masked,
     /// A fault was detected, the faulty replica removed, and output and status are right.
     Corrected(String),
+    /// The same, but the replica did not come back in time: the others serve on without it.
+    Unreturned(String),
     /// A fault was detected and the run stopped with no wrong byte out.
     FailStop(String),
     /// Wrong output with the right status: silent data corruption.
@@ -42,6 +44,7 @@ impl Verdict {
         match self {
             Self::Masked => "masked".into(),
             Self::Corrected(kind) => format!("detected, corrected ({kind})"),
+            Self::Unreturned(kind) => format!("detected, masked, not back ({kind})"),
             Self::FailStop(kind) => format!("detected, fail-stop ({kind})"),
             Self::Sdc => "silent data corruption".into(),
             Self::Leak => "fail-stop after wrong output".into(),
@@ -64,8 +67,18 @@ impl Verdict {
     pub fn is_uncontrolled(&self) -> bool {
         !matches!(
             self,
-            Self::Masked | Self::NotApplied | Self::Corrected(_) | Self::FailStop(_)
+            Self::Masked
+                | Self::NotApplied
+                | Self::Corrected(_)
+                | Self::Unreturned(_)
+                | Self::FailStop(_)
         )
+    }
+
+    /// Whether a replica is still missing for which others serve on.
+    #[must_use]
+    pub fn is_unreturned(&self) -> bool {
+        matches!(self, Self::Unreturned(_))
     }
 }
 

@@ -101,9 +101,9 @@ Examples:
   rcoe-faultlab system-errors -n 3 --errors 1000 --bound 0.25 --journal errors.ndjson
   rcoe-faultlab system-errors -n 3 --transfer --machines 10
 
-Needs redis-server. A journal is gone on with if it is there. Ends with 1 if an error was
-uncontrolled: a wrong answer, a connection that broke in a machine that did not stop for a fault, a
-replica that was not back, or an end with another status.";
+Needs redis-server. A journal is gone on with if it is there. Ends with 1 if a replica was not back,
+or an error was uncontrolled: a wrong answer, a connection that broke in a machine that did not stop
+for a fault, or an end with another status.";
 
 #[derive(Args, Debug)]
 pub(crate) struct SystemErrorsArgs {

@@ -118,7 +118,7 @@ fn class(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Masked | Verdict::NotApplied => "none",
         Verdict::Corrected(_) => "good",
-        Verdict::FailStop(_) => "fair",
+        Verdict::Unreturned(_) | Verdict::FailStop(_) => "fair",
         _ => "bad",
     }
 }

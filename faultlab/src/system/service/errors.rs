@@ -6,8 +6,9 @@
 //! is to be removed and to come back, and the next one is hit.
 //!
 //! Contract: an error is *corrected* if all that clients are answered stays right, no connection
-//! breaks, and the replica is back; a *fail-stop* if the machine ends with the status for that and
-//! no wrong answer was given. All else is uncontrolled. The seed decides what is flipped, but not
+//! breaks, and the replica is back; *not back* if all is so but for that, and clients are answered
+//! still when it is given up; a *fail-stop* if the machine ends with the status for that and no
+//! wrong answer was given. All else is uncontrolled. The seed decides what is flipped, but not
 //! the moment at which the machine stands still.
 //!
 //! Not covered: an error that shows neither within the bound nor while clients are answered before
@@ -316,30 +317,45 @@ impl Campaign {
             return of_end(machine).map(Some);
         }
         let at = *known;
-        let error = self.see_back(machine, at)?;
+        let error = see_back(machine, clients, at)?;
         *known = machine.seen().removed.len();
         Ok(Some(error))
     }
+}
 
-    /// A replica was removed, and is to come back.
-    fn see_back(&self, machine: &mut Machine, known: usize) -> Result<Error> {
-        let is_back = |seen: &Events| seen.returned.len() >= seen.removed.len();
-        let seen = machine.watch_to_end(machine.patience(), is_back)?;
-        if machine.is_over()? {
-            return of_end(machine);
-        }
-        let Some(seen) = seen else {
-            let why = format!("the replica does not come back: {}", machine.condition());
-            return Ok(Error::fatal(Verdict::Hang, why));
-        };
-        let kind = seen.divergences.get(known).map(|it| it.kind.clone());
-        Ok(Error {
-            verdict: Verdict::Corrected(kind.unwrap_or_else(|| "unreported".into())),
-            named: seen.removed.get(known).copied(),
-            detail: String::new(),
-            goes_on: true,
-        })
+/// A replica was removed, and is to come back.
+fn see_back(machine: &mut Machine, clients: &Clients, known: usize) -> Result<Error> {
+    let is_back = |seen: &Events| seen.returned.len() >= seen.removed.len();
+    let seen = machine.watch_to_end(machine.patience(), is_back)?;
+    if machine.is_over()? {
+        return of_end(machine);
     }
+    let Some(seen) = seen else {
+        return of_missing(machine, clients, known);
+    };
+    Ok(Error {
+        verdict: Verdict::Corrected(kind_of(&seen, known)),
+        named: seen.removed.get(known).copied(),
+        detail: String::new(),
+        goes_on: true,
+    })
+}
+
+/// A replica does not come back: are clients answered without it?
+fn of_missing(machine: &mut Machine, clients: &Clients, known: usize) -> Result<Error> {
+    let why = format!("the replica does not come back: {}", machine.condition());
+    let verdict = match clients.wait(ANSWERS, || false) {
+        Waited::Answered => Verdict::Unreturned(kind_of(&machine.seen(), known)),
+        Waited::Ended => return of_clients(machine),
+        Waited::Silent | Waited::Else => Verdict::Hang,
+    };
+    Ok(Error::fatal(verdict, why))
+}
+
+/// By what the replica was found that was removed after so many others.
+fn kind_of(seen: &Events, known: usize) -> String {
+    let kind = seen.divergences.get(known).map(|it| it.kind.clone());
+    kind.unwrap_or_else(|| "unreported".into())
 }
 
 /// The error by which a machine ended, if its clients saw nothing wrong.

@@ -74,14 +74,16 @@ pub fn markdown(header: &Header, runs: &[Run]) -> String {
     out
 }
 
-/// What was uncontrolled, and what stopped a machine that could have gone on without one replica.
+/// What was uncontrolled or is not back, and what stopped a machine that could have gone on without
+/// one replica.
 fn unmasked(runs: &[Run], replicas: usize) -> impl Iterator<Item = (u64, &Injection)> {
     let flips = runs
         .iter()
         .flat_map(|run| run.flips.iter().map(|it| (run.index, it)));
     flips.filter(move |(_, flip)| {
         let stopped = matches!(flip.verdict, Verdict::FailStop(_));
-        flip.verdict.is_uncontrolled() || stopped && replicas > 2
+        let is_bad = flip.verdict.is_uncontrolled() || flip.verdict.is_unreturned();
+        is_bad || stopped && replicas > 2
     })
 }
 
@@ -106,6 +108,7 @@ mod tests {
             flip(Target::Network, Verdict::Corrected("fault".into()), Some(1)),
             flip(Target::Gpr, Verdict::Hang, Some(0)),
             flip(Target::Xmm, Verdict::FailStop("fault".into()), Some(1)),
+            flip(Target::Gpr, Verdict::Unreturned("fault".into()), Some(1)),
         ];
         let run = Run {
             index: 4,
@@ -127,10 +130,12 @@ mod tests {
         };
         let told = markdown(&header, &[run]);
         for expected in [
-            "1 machines, 4 flips, 3 errors observed, 10 answers",
-            "A culprit was named 3 times, rightly 2;",
+            "1 machines, 5 flips, 4 errors observed, 10 answers",
+            "A culprit was named 4 times, rightly 3;",
             "| network stack | 2 | 1 | 1 | 0 | 0 | 0 |",
             "* machine 4: hang: replica 1, a bit of gpr; told",
+            "| **all uncontrolled** | 1 |",
+            "* machine 4: detected, masked, not back (fault): replica 1, a bit of gpr; told",
             "* machine 4: detected, fail-stop (fault): replica 1, a bit of xmm; told",
         ] {
             assert!(told.contains(expected), "{told}");
