@@ -8,15 +8,24 @@
 //!
 //! Both therefore look like the `syscall` instruction itself, which leaves the return address in
 //! `rcx` and is free to clobber `r11`. The entry switches to the agent's own stack, so the
-//! program's stack, including its red zone, is never touched. It saves the sixteen SSE registers
-//! because the agent is compiled for the host target, whose prebuilt `core` uses them; the upper
-//! halves and everything else of the extended state stay as they are, since no agent code
-//! touches them.
+//! program's stack, including its red zone, is never touched.
+//!
+//! Vector registers stay where they are: the agent's image is compiled for a target that has none
+//! (see `build.rs` of the supervisor), and of what is written by hand nothing changes them but what
+//! says so. A call that goes straight has them unsaved from its beginning to its end. On all other
+//! ways the frame has their lower halves, from [`keep_vectors`] on, and they are loaded from it at
+//! the end. Their upper halves and everything else of the extended state stay as they are.
+//!
+//! Contract: what a frame that is not kept has instead is what a call before has left there, which
+//! differs between replicas, one of which may go straight where its sibling does not. So nothing
+//! compares or copies the agent's memory before all have kept them ([`keep_vectors`]), or have
+//! cleared them where there is no call ([`clear_vectors`]).
 //!
 //! Not covered: faults. They are handled inside their signal handler (see [`crate::arch::faults`]),
 //! because a faulting instruction leaves no register free.
 
 use core::arch::global_asm;
+use core::mem::MaybeUninit;
 
 use linux_raw_sys::errno::{EFAULT, EINTR};
 
@@ -27,7 +36,7 @@ use crate::sys;
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrapFrame {
-    /// `xmm0` to `xmm15`.
+    /// `xmm0` to `xmm15`, if they are kept.
     pub xmm: [[u64; 2]; 16],
     /// Everything else.
     pub cpu: Cpu,
@@ -183,6 +192,8 @@ unsafe extern "C" {
     fn rcoe_call_window_start();
     fn rcoe_call_window_end();
     fn rcoe_call_interrupted();
+    fn rcoe_keep_vectors(xmm: *mut [[u64; 2]; 16]);
+    fn rcoe_load_vectors(xmm: *const [[u64; 2]; 16]);
     fn rcoe_save_extended(xmm: *const [[u64; 2]; 16], area: *mut u8);
     fn rcoe_load_extended(area: *const u8, xmm: *mut [[u64; 2]; 16]);
     fn rcoe_point();
@@ -234,21 +245,14 @@ rcoe_entry:
     push r14
     push r15
     sub rsp, 256
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rsp + 16*\n], xmm\n
-    .endr
     cld
     and dword ptr [rsp + {flags_offset}], ~{nested_task}
     test dword ptr [rsp + {flags_offset}], {alignment_check}
     jnz 4f
 5:  mov rdi, rsp
     call rcoe_system_call
-rcoe_leave:
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmm\n, xmmword ptr [rsp + 16*\n]
-    .endr
     test al, al
-    jnz 6f
+    jnz rcoe_leave
     // What functions preserve is what it was, and what `syscall` changes is free.
     mov r11, qword ptr [rsp + {r11}]
     mov r10, qword ptr [rsp + {r10}]
@@ -263,7 +267,11 @@ rcoe_leave:
     popfq
     mov rsp, qword ptr [rsp + {rsp}]
     jmp rcx
-6:  add rsp, 256
+rcoe_leave:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmm\n, xmmword ptr [rsp + 16*\n]
+    .endr
+    add rsp, 256
     cmp al, {all_registers}
     pop r15
     pop r14
@@ -425,6 +433,24 @@ rcoe_call_window_end:
 rcoe_call_interrupted:
     mov rax, {not_begun}
     ret
+
+    .globl rcoe_keep_vectors
+    .type rcoe_keep_vectors, @function
+rcoe_keep_vectors:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmmword ptr [rdi + 16*\n], xmm\n
+    .endr
+    ret
+    .size rcoe_keep_vectors, . - rcoe_keep_vectors
+
+    .globl rcoe_load_vectors
+    .type rcoe_load_vectors, @function
+rcoe_load_vectors:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmm\n, xmmword ptr [rdi + 16*\n]
+    .endr
+    ret
+    .size rcoe_load_vectors, . - rcoe_load_vectors
 
     .globl rcoe_save_extended
 rcoe_save_extended:
@@ -611,6 +637,40 @@ pub(crate) fn interrupted_landing(rip: u64) -> Option<u64> {
     let end = rcoe_call_window_end as *const () as u64;
     // At `end` the call has been made; before it, it has not.
     (rip >= start && rip < end).then_some(rcoe_call_interrupted as *const () as u64)
+}
+
+/// The frame of a call, at the top of the agent's stack.
+fn top_frame() -> *mut TrapFrame {
+    (stack_range().1 - size_of::<TrapFrame>() as u64) as *mut TrapFrame
+}
+
+/// In a call: its frame has the program's vector registers from here on, and they are loaded from
+/// it at the end unless the call ends with [`Leave::Result`]. Once more does no harm as long as
+/// nothing has changed them there.
+#[inline]
+pub(crate) fn keep_vectors() {
+    // SAFETY: within the stack, whose top is a frame for as long as the agent is in a call.
+    unsafe { rcoe_keep_vectors(&raw mut (*top_frame()).xmm) };
+}
+
+/// Not in a call: the frame of the last one has no vector registers.
+pub(crate) fn clear_vectors() {
+    // SAFETY: as above; nobody needs that frame any more.
+    unsafe { (&raw mut (*top_frame()).xmm).write([[0; 2]; 16]) };
+}
+
+/// Does `work`, after which vector registers are as they were before, whatever it does to them.
+#[inline]
+pub(crate) fn without_vectors<T>(work: impl FnOnce() -> T) -> T {
+    #[repr(align(16))]
+    struct Kept(MaybeUninit<[[u64; 2]; 16]>);
+    let mut kept = Kept(MaybeUninit::uninit());
+    // SAFETY: room for all of them, aligned; they are loaded as they were kept.
+    unsafe { rcoe_keep_vectors(kept.0.as_mut_ptr()) };
+    let done = work();
+    // SAFETY: as above.
+    unsafe { rcoe_load_vectors(kept.0.as_ptr()) };
+    done
 }
 
 /// Saves the program's whole extended state into `area` (XSAVE format, 64-byte aligned).

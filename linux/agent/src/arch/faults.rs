@@ -163,6 +163,7 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
         return;
     }
     kernel.calm = false;
+    entry::clear_vectors();
     if !crate::calls::points::is_own_fault(kernel, context) {
         return;
     }

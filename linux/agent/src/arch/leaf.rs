@@ -66,12 +66,15 @@ rcoe_leaf_digest:
     ret
     .size rcoe_leaf_digest, . - rcoe_leaf_digest
 
-    // The last row may meet the one before it.
+    // The last row may meet the one before it. Changes rdx, too, but not the vector registers, which
+    // are the program's.
     .macro copy_row
-    movups xmm0, xmmword ptr [rsi]
-    movups xmm1, xmmword ptr [rsi + 16]
-    movups xmmword ptr [rdi], xmm0
-    movups xmmword ptr [rdi + 16], xmm1
+    .irp at, 0,16
+    mov rdx, qword ptr [rsi + \at]
+    mov r10, qword ptr [rsi + \at + 8]
+    mov qword ptr [rdi + \at], rdx
+    mov qword ptr [rdi + \at + 8], r10
+    .endr
     .endm
     .macro copy_rows last
     lea rax, [rdi + rdx - 32]
@@ -113,7 +116,7 @@ rcoe_leaf_put:
     copy_rows 3
     mov r10, qword ptr [rcx]
     mov rsi, qword ptr [rcx + 8]
-    add rdx, r9
+    lea rdx, [rdi + 32]
     xor eax, eax
 4:  compare_word 0
     compare_word 8

@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 use rcoe_core::{Compare, Consumed};
 use rcoe_linux_abi::{CLOCK_VDSO, Control, StatClass};
 
-use crate::arch::entry::{AGENT_STACK_BYTES, TrapFrame};
+use crate::arch::entry::{AGENT_STACK_BYTES, TrapFrame, without_vectors};
 use crate::calls::signals;
 use crate::kernel::{self, Kernel, kind};
 use crate::sys;
@@ -130,7 +130,7 @@ impl Clock {
         let Reading {
             seconds,
             nanoseconds,
-        } = self.reader.read(MONOTONIC);
+        } = without_vectors(|| self.reader.read(MONOTONIC));
         match nanoseconds < SECOND {
             true => seconds * SECOND + nanoseconds,
             false => sys::monotonic(),

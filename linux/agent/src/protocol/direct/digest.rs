@@ -5,18 +5,15 @@
 //! difference in one bit never have equal states. It is no protection against somebody who looks
 //! for two that are alike.
 
-use core::arch::x86_64::{
-    __m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_set_epi64x,
-    _mm_storeu_si128, _mm_unpackhi_epi64,
-};
+use core::arch::global_asm;
 
-use crate::arch::entry::guarded_with;
+use crate::arch::entry::{GuardedBody, guarded_with, without_vectors};
 use crate::arch::mem_functions::copy_forward;
 use crate::convert::size;
 use crate::memory::guest::Fault;
 
 const LANES: usize = 8;
-const LANE: usize = size_of::<__m128i>();
+const LANE: usize = 16;
 const ROW: usize = LANES * LANE;
 
 /// Which digest.
@@ -40,12 +37,12 @@ impl Digest {
     pub(super) fn of_copy(self, from: u64, len: usize, to: u64) -> Result<u64, Fault> {
         let mut digest = 0_u64;
         let words = [from, len as u64, to, (&raw mut digest) as u64];
-        let body = if self.helped { helped } else { plain };
-        if guarded_with(words, body) == 0 {
-            Ok(digest)
+        let result = if self.helped {
+            without_vectors(|| guarded_with(words, helped()))
         } else {
-            Err(Fault)
-        }
+            guarded_with(words, plain)
+        };
+        if result == 0 { Ok(digest) } else { Err(Fault) }
     }
 }
 
@@ -63,67 +60,120 @@ extern "C" fn plain(from: u64, len: u64, to: u64, digest: u64) -> i64 {
     0
 }
 
-extern "C" fn helped(from: u64, len: u64, to: u64, digest: u64) -> i64 {
-    let len = size(len);
-    // SAFETY: as above; the caller has asked for the instructions.
-    unsafe {
-        *(digest as *mut u64) = if to == 0 {
-            by_aes::<false>(from as *const u8, len, core::ptr::null_mut())
-        } else {
-            by_aes::<true>(from as *const u8, len, to as *mut u8)
-        };
-    }
-    0
+unsafe extern "C" {
+    /// The same with instructions for AES; it changes vector registers.
+    fn rcoe_digest_by_aes(from: u64, len: u64, to: u64, digest: u64) -> i64;
 }
 
-/// # Safety
-/// The processor has AES; `from` holds `len` bytes, and `to` has room for them if they are copied.
-#[target_feature(enable = "aes")]
-unsafe fn by_aes<const COPY: bool>(from: *const u8, len: usize, to: *mut u8) -> u64 {
-    let mut lanes = [_mm_set_epi64x(0x2d35_8dcc_aa6c_78a5, 0x4b33_a62e_d433_d4a3); LANES];
-    for (lane, number) in lanes.iter_mut().zip(1..) {
-        *lane = _mm_aesenc_si128(*lane, _mm_set_epi64x(number, number));
+/// That as what runs under a guard.
+fn helped() -> GuardedBody {
+    extern "C" fn body(from: u64, len: u64, to: u64, digest: u64) -> i64 {
+        // SAFETY: as for `plain`; the caller has asked for the instructions, and keeps registers.
+        unsafe { rcoe_digest_by_aes(from, len, to, digest) }
     }
-    let rows = len / ROW;
-    for row in 0..rows {
-        for (lane, state) in lanes.iter_mut().enumerate() {
-            let at = row * ROW + lane * LANE;
-            // SAFETY: whole rows lie within both, by the contract.
-            let word = unsafe { _mm_loadu_si128(from.add(at).cast()) };
-            if COPY {
-                // SAFETY: as above.
-                unsafe { _mm_storeu_si128(to.add(at).cast(), word) };
-            }
-            *state = _mm_aesenc_si128(*state, word);
-        }
-    }
-    let done = rows * ROW;
-    let mut rest = [0_u8; ROW];
-    // SAFETY: less than a row is left.
-    unsafe {
-        copy_forward(rest.as_mut_ptr(), from.add(done), len - done);
-        if COPY {
-            copy_forward(to.add(done), rest.as_ptr(), len - done);
-        }
-    }
-    let mut all = _mm_set_epi64x(0, len.cast_signed() as i64);
-    for (lane, state) in lanes.into_iter().enumerate() {
-        // SAFETY: a lane of the row.
-        let word = unsafe { _mm_loadu_si128(rest.as_ptr().add(lane * LANE).cast()) };
-        all = _mm_aesenc_si128(all, _mm_aesenc_si128(state, word));
-    }
-    for _ in 0..3 {
-        all = _mm_aesenc_si128(all, all);
-    }
-    let halves = [
-        _mm_cvtsi128_si64(all),
-        _mm_cvtsi128_si64(_mm_unpackhi_epi64(all, all)),
-    ];
-    (halves[0] ^ halves[1].rotate_left(32)).cast_unsigned()
+    body
 }
+
+// The agent's image is compiled without vector registers, so this is written by hand. The lanes are
+// xmm0 to xmm7.
+global_asm!(
+    r#"
+    .pushsection .text.rcoe_digest, "ax", @progbits
+    .macro digest_rows copies
+    mov rcx, r9
+    shr rcx, {row_shift}
+    jz 3f
+2:  .irp n, 0,1,2,3,4,5,6,7
+    movdqu xmm9, xmmword ptr [rdi + 16*\n]
+    .if \copies
+    movdqu xmmword ptr [r10 + 16*\n], xmm9
+    .endif
+    aesenc xmm\n, xmm9
+    .endr
+    add rdi, {row}
+    .if \copies
+    add r10, {row}
+    .endif
+    dec rcx
+    jnz 2b
+3:
+    .endm
+
+    .globl rcoe_digest_by_aes
+    .type rcoe_digest_by_aes, @function
+rcoe_digest_by_aes:
+    sub rsp, {row} + 8
+    mov r9, rsi
+    mov r10, rdx
+    mov r8, rcx
+    movabs rax, 0x4b33a62ed433d4a3
+    movq xmm8, rax
+    movabs rax, 0x2d358dccaa6c78a5
+    movq xmm9, rax
+    punpcklqdq xmm8, xmm9
+    .irp n, 0,1,2,3,4,5,6,7
+    mov eax, \n + 1
+    movq xmm9, rax
+    punpcklqdq xmm9, xmm9
+    movdqa xmm\n, xmm8
+    aesenc xmm\n, xmm9
+    .endr
+    test r10, r10
+    jz 4f
+    digest_rows 1
+    jmp 5f
+4:  digest_rows 0
+
+    // What is left, filled with zeroes.
+5:  pxor xmm9, xmm9
+    .irp n, 0,1,2,3,4,5,6,7
+    movdqu xmmword ptr [rsp + 16*\n], xmm9
+    .endr
+    mov rsi, rdi
+    mov rdi, rsp
+    mov rcx, r9
+    and ecx, {row} - 1
+    mov edx, ecx
+    jz 6f
+    rep movsb
+    test r10, r10
+    jz 6f
+    mov rsi, rsp
+    mov rdi, r10
+    mov ecx, edx
+    rep movsb
+6:  movq xmm8, r9
+    .irp n, 0,1,2,3,4,5,6,7
+    movdqu xmm9, xmmword ptr [rsp + 16*\n]
+    aesenc xmm\n, xmm9
+    aesenc xmm8, xmm\n
+    .endr
+    .rept 3
+    movdqa xmm9, xmm8
+    aesenc xmm8, xmm9
+    .endr
+    movq rax, xmm8
+    punpckhqdq xmm8, xmm8
+    movq rcx, xmm8
+    rol rcx, 32
+    xor rax, rcx
+    mov qword ptr [r8], rax
+    xor eax, eax
+    add rsp, {row} + 8
+    ret
+    .size rcoe_digest_by_aes, . - rcoe_digest_by_aes
+    .popsection
+    "#,
+    row = const ROW,
+    row_shift = const ROW.trailing_zeros(),
+);
 
 #[cfg(test)]
 mod tests {
+    use core::arch::x86_64::{
+        _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_unpackhi_epi64,
+    };
+
     use super::*;
 
     fn digest(helped: bool, bytes: &[u8]) -> u64 {
@@ -155,6 +205,45 @@ mod tests {
             assert_ne!(digest(helped, &rows), before, "rows");
             rows.rotate_right(LANE);
             assert_ne!(digest(helped, &rows), before, "lanes");
+        }
+    }
+
+    /// The same digest, as a compiler makes it.
+    #[target_feature(enable = "aes")]
+    fn reference(bytes: &[u8]) -> u64 {
+        let start = _mm_set_epi64x(0x2d35_8dcc_aa6c_78a5, 0x4b33_a62e_d433_d4a3);
+        let key = |number| _mm_set_epi64x(number, number);
+        let mut lanes = [1, 2, 3, 4, 5, 6, 7, 8].map(|it| _mm_aesenc_si128(start, key(it)));
+        let (words, rest) = bytes.as_chunks::<LANE>();
+        let mut last = [0; LANE];
+        last[..rest.len()].copy_from_slice(rest);
+        let rows = bytes.len() / ROW + 1;
+        for at in 0..rows * LANES {
+            let word = words.get(at).copied();
+            let word = word.unwrap_or(if at == words.len() { last } else { [0; LANE] });
+            let word = u128::from_le_bytes(word).cast_signed();
+            let word = _mm_set_epi64x((word >> 64) as i64, word as i64);
+            lanes[at % LANES] = _mm_aesenc_si128(lanes[at % LANES], word);
+        }
+        let mut all = _mm_set_epi64x(0, bytes.len().cast_signed() as i64);
+        for lane in lanes {
+            all = _mm_aesenc_si128(all, lane);
+        }
+        for _ in 0..3 {
+            all = _mm_aesenc_si128(all, all);
+        }
+        let high = _mm_cvtsi128_si64(_mm_unpackhi_epi64(all, all));
+        (_mm_cvtsi128_si64(all) ^ high.rotate_left(32)).cast_unsigned()
+    }
+
+    #[test]
+    fn what_is_written_by_hand_is_what_a_compiler_makes() {
+        let bytes: Vec<u8> = (0..=250).cycle().take(600).collect();
+        for len in 0..bytes.len() {
+            let bytes = &bytes[..len];
+            // SAFETY: the other tests need these instructions, too.
+            let expected = unsafe { reference(bytes) };
+            assert_eq!(digest(true, bytes), expected, "{len} bytes");
         }
     }
 
