@@ -10,6 +10,7 @@ use crate::arch::rewrite::Rewriter;
 use crate::arch::sites::Traps;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::Reader;
+use crate::calls::Calm;
 use crate::calls::acting::Acting;
 use crate::calls::barriers::Barriers;
 use crate::calls::clone;
@@ -132,7 +133,7 @@ state! {
         /// The present call as it was folded.
         agreed: Agreed = (Agreed::NOTHING), child stays, copy stays;
         /// Nothing rare is under way: see [`crate::calls`]'s straight way.
-        calm: bool = (false), child anew, copy stays;
+        calm: Calm = (Calm::NOT), child anew, copy stays;
         /// Primary: when it began a call that waits for some time at most.
         begun: Option<u64> = (None), child anew, copy stays;
         /// Primary: what came of the present call.

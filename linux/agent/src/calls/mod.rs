@@ -42,6 +42,7 @@ use crate::sched::schedule;
 pub(crate) use signals::targets;
 use straight::Way;
 
+pub(crate) use self::straight::ways::Calm;
 use crate::arch::entry::{Leave, TrapFrame, keep_vectors};
 use crate::arch::rseq::Words;
 use crate::kernel::{self, Kernel, kind};
@@ -100,15 +101,8 @@ impl Call {
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
     let kernel = kernel::kernel();
-    if kernel.calm
-        && let Some(way) = straight::ways::way(frame.cpu.regs.rax)
-    {
-        let make = if kernel.alone {
-            way.alone
-        } else {
-            way.together
-        };
-        return make(kernel, frame, way.what);
+    if let Some(way) = kernel.calm.way(frame.cpu.regs.rax) {
+        return (way.make)(kernel, frame, way.what);
     }
     make_any(kernel, frame)
 }
@@ -123,7 +117,7 @@ fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
         points::at_call(kernel);
     }
     match Call::new(nr, raw) {
-        Some(call) if kernel.calm && call.what.straight => {
+        Some(call) if kernel.calm.is_calm() && call.what.straight => {
             straight::enter(kernel, frame, call.what)
         }
         Some(call) => go_on(kernel, frame, &call, &Way::Long),
@@ -158,7 +152,7 @@ fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> 
 /// will the next one go?
 fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
     reintegration::carry_out(kernel);
-    kernel.calm = straight::is_calm(kernel);
+    kernel.calm = Calm::of(kernel);
     if kernel.replica.env().meeting.is_under_way() {
         points::behind_call(kernel, frame);
     }
@@ -168,7 +162,7 @@ fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
 /// The long way, or the end of it. Returns whether all registers changed.
 fn handle(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> bool {
     // Not every way out comes to where this is found out anew.
-    kernel.calm = false;
+    kernel.calm = Calm::NOT;
     if let Way::News(result) = *way {
         return finish(kernel, frame, call, result);
     }

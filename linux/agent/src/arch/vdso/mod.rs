@@ -276,7 +276,7 @@ const fn is_ours(clock: u32) -> bool {
 #[inline]
 fn is_ordinary(kernel: &mut Kernel) -> bool {
     // One that is calm has no signals.
-    let quiet = kernel.calm || kernel.signals.is_idle();
+    let quiet = kernel.calm.is_calm() || kernel.signals.is_idle();
     kernel.clock.on && quiet && kernel.turns.count_reading() && kernel.threads.count_reading()
 }
 
