@@ -80,6 +80,14 @@ impl Checksum {
     /// Of no words.
     pub const EMPTY: Self = Self { a: 0, b: 0 };
 
+    /// From its two sums, as somebody else has made them: that of the words, and that of all sums
+    /// of the words so far.
+    #[must_use]
+    #[inline]
+    pub const fn of_sums(a: u64, b: u64) -> Self {
+        Self { a, b }
+    }
+
     /// With one word more.
     #[must_use]
     #[inline]
@@ -199,7 +207,8 @@ impl<'a> Port<'a> {
     ) -> Option<(&'a [AtomicU64; HEADER], &'a [AtomicU64])> {
         let start = self.start_of(position);
         self.ring
-            .get(start..start + HEADER + len)?
+            .get(start..)?
+            .get(..HEADER + len)?
             .split_first_chunk()
     }
 

@@ -245,9 +245,7 @@ rcoe_entry:
     push r14
     push r15
     sub rsp, 256
-    cld
-    and dword ptr [rsp + {flags_offset}], ~{nested_task}
-    test dword ptr [rsp + {flags_offset}], {alignment_check}
+    test dword ptr [rsp + {flags_offset}], {alignment_check} | {nested_task} | {backwards}
     jnz 4f
 5:  mov rdi, rsp
     call rcoe_system_call
@@ -297,8 +295,9 @@ rcoe_return:
     popfq
     mov rsp, qword ptr [rsp + 24]
     jmp rcx
-4:  pushfq
-    and dword ptr [rsp], ~{alignment_check}
+4:  and dword ptr [rsp + {flags_offset}], ~{nested_task}
+    pushfq
+    and dword ptr [rsp], ~({alignment_check} | {nested_task} | {backwards})
     popfq
     jmp 5b
 
@@ -502,6 +501,7 @@ RCOE_POINT:         .zero 8
     rax = const REGISTERS + core::mem::offset_of!(Registers, rax),
     alignment_check = const ALIGNMENT_CHECK,
     nested_task = const NESTED_TASK,
+    backwards = const BACKWARDS,
     all_but_rights = const !(1_u32 << 9),
     all_registers = const Leave::AllRegisters as u8,
     not_begun = const NOT_BEGUN,
@@ -540,6 +540,8 @@ const REGISTERS: usize = CPU + core::mem::offset_of!(Cpu, regs);
 const NESTED_TASK: u32 = 1 << 14;
 /// The flag with which accesses to what is not aligned fault.
 const ALIGNMENT_CHECK: u32 = 1 << 18;
+/// The flag with which strings go backwards.
+const BACKWARDS: u32 = 1 << 10;
 
 /// Non-zero while an asynchronous signal waits for the program: blocking calls then return EINTR.
 #[unsafe(link_section = ".bss.own.2")]

@@ -160,7 +160,10 @@ fn enter_by<const ALONE: bool, const SIMPLE: bool>(
     frame: &mut TrapFrame,
     what: &'static Resolved,
 ) -> Leave {
-    debug_assert!(!SIMPLE || ways::is_simple(kernel), "what is simple stays so");
+    debug_assert!(
+        !SIMPLE || ways::is_simple(kernel),
+        "what is simple stays so"
+    );
     if SIMPLE && !ALONE && kernel.outgoing.is_open() {
         return enter_together(kernel, frame, what);
     }
@@ -278,11 +281,7 @@ fn noted<const SIMPLE: bool>(kernel: &Kernel, call: &Call, what: &Resolved) -> O
 
 /// Primary: the same, of a call that is made only as it was voted, if it was.
 #[inline(always)]
-fn effect<const SIMPLE: bool>(
-    kernel: &mut Kernel,
-    call: &Call,
-    what: &Resolved,
-) -> Option<i64> {
+fn effect<const SIMPLE: bool>(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Option<i64> {
     if what.class != Class::Output {
         return noted::<SIMPLE>(kernel, call, what);
     }

@@ -62,18 +62,27 @@ impl Calm {
 
     /// Of this process.
     pub(in crate::calls) fn of(kernel: &Kernel) -> Self {
-        Self(is_calm(kernel).then(|| match (kernel.alone, is_simple(kernel)) {
-            (true, false) => &ALONE,
-            (true, true) => &ALONE_SIMPLE,
-            (false, false) => &TOGETHER,
-            (false, true) => &TOGETHER_SIMPLE,
-        }))
+        Self(
+            is_calm(kernel).then(|| match (kernel.alone, is_simple(kernel)) {
+                (true, false) => &ALONE,
+                (true, true) => &ALONE_SIMPLE,
+                (false, false) => &TOGETHER,
+                (false, true) => &TOGETHER_SIMPLE,
+            }),
+        )
     }
 
     /// Is nothing rare under way?
     #[inline]
     pub(crate) const fn is_calm(self) -> bool {
         self.0.is_some()
+    }
+
+    /// The same, and is all simple, with siblings?
+    #[inline(always)]
+    pub(crate) fn is_simple_together(self) -> bool {
+        self.0
+            .is_some_and(|table| core::ptr::eq(table, &raw const TOGETHER_SIMPLE))
     }
 
     /// How the call of this number goes, if straight whatever its arguments. The kernel looks at
@@ -155,6 +164,10 @@ mod tests {
         };
         let all = 0..NUMBERS as u64;
         let known = all.filter(|nr| rcoe_linux_syscalls::entry(*nr).is_some());
-        assert!(known.filter(depends).all(|nr| tables().all(|it| it.way(nr).is_none())));
+        assert!(
+            known
+                .filter(depends)
+                .all(|nr| tables().all(|it| it.way(nr).is_none()))
+        );
     }
 }
