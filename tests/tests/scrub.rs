@@ -440,7 +440,10 @@ const ALIKE: [&str; 26] = [
     "5NEVER17h",
     // Constants with pointers in them.
     "rcoe_linux_syscalls5table",
-    "ways4WAYS17h",
+    "ways5ALONE17h",
+    "ways12ALONE_SIMPLE17h",
+    "ways8TOGETHER17h",
+    "ways15TOGETHER_SIMPLE17h",
 ];
 
 #[test]

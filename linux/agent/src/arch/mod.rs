@@ -8,6 +8,7 @@ pub(crate) mod cpuid;
 pub(crate) mod delivery;
 mod detour;
 mod detours;
+pub(crate) mod digest;
 pub(crate) mod entry;
 pub(crate) mod faults;
 pub(crate) mod frames;

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::errno::EFAULT;
 use rcoe_core::Checksum;
 
+use crate::arch::digest::Digest;
 use crate::arch::entry::{guarded, guarded_with};
 use crate::arch::leaf;
 use crate::arch::mem_functions::copy_forward;
@@ -326,23 +327,7 @@ fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
     if len > i64::MAX.cast_unsigned() {
         return Err(Fault);
     }
-    let mut hash = 0_u64;
-    outcome(guarded_with(
-        [from, len, (&raw mut hash) as u64, 0],
-        hash_into,
-    ))?;
-    Ok(hash)
-}
-
-/// The body of [`digest`].
-extern "C" fn hash_into(from: u64, len: u64, hash: u64, _: u64) -> i64 {
-    // SAFETY: a slice of the program's memory that nothing changes while this replica's only
-    // thread is here; a bad pointer faults, which the guard catches. The hash is the caller's.
-    unsafe {
-        let bytes = core::slice::from_raw_parts(from as *const u8, crate::convert::size(len));
-        *(hash as *mut u64) = xxhash_rust::xxh3::xxh3_64(bytes);
-    }
-    0
+    Digest::fastest().of(from, crate::convert::size(len))
 }
 
 /// Length of a terminated string, without its NUL; at most `limit`.

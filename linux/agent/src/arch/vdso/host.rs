@@ -39,7 +39,7 @@ impl Reader {
 
     /// The time of a clock that needs neither a process nor a device. It is the host's code that
     /// finds it, and that may change vector registers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(self, clock: u32) -> Reading {
         type Function = unsafe extern "C" fn(u64, *mut Reading) -> i64;
         if self.0 == 0 {

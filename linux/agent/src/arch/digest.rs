@@ -1,4 +1,4 @@
-//! A digest of what was read, and a copy on the way.
+//! A digest of many bytes, and a copy on the way.
 //!
 //! One round of AES for sixteen bytes, in lanes side by side: bytes are looked at about as fast as
 //! they can be read. Every bit of a lane counts in all that follows, and equal lengths with a
@@ -7,6 +7,7 @@
 
 use core::arch::global_asm;
 
+use crate::arch::cpuid;
 use crate::arch::entry::{GuardedBody, guarded_with, without_vectors};
 use crate::arch::mem_functions::copy_forward;
 use crate::convert::size;
@@ -16,25 +17,42 @@ const LANES: usize = 8;
 const LANE: usize = 16;
 const ROW: usize = LANES * LANE;
 
+/// Asks the processor what [`Digest::fastest`] needs; in all replicas before the program asks it
+/// anything, because what was asked is alike in all.
+pub(crate) fn measure() {
+    let _ = Digest::fastest();
+}
+
 /// Which digest.
 #[derive(Clone, Copy)]
-pub(super) struct Digest {
+pub(crate) struct Digest {
     helped: bool,
 }
 
 impl Digest {
+    /// The one that this processor is faster with. The same in all replicas.
+    pub(crate) fn fastest() -> Self {
+        const AES: u32 = 1 << 25;
+        Self::new(cpuid::answer(1, 0)[2] & AES != 0)
+    }
+
+    /// Is it the one by AES?
+    pub(crate) const fn is_helped(self) -> bool {
+        self.helped
+    }
+
     /// `helped`: the processor has instructions for AES.
-    pub(super) const fn new(helped: bool) -> Self {
+    pub(crate) const fn new(helped: bool) -> Self {
         Self { helped }
     }
 
     /// Of bytes of the program.
-    pub(super) fn of(self, from: u64, len: usize) -> Result<u64, Fault> {
+    pub(crate) fn of(self, from: u64, len: usize) -> Result<u64, Fault> {
         self.of_copy(from, len, 0)
     }
 
     /// Of the same, and copies them to memory of the caller's, unless that is 0.
-    pub(super) fn of_copy(self, from: u64, len: usize, to: u64) -> Result<u64, Fault> {
+    pub(crate) fn of_copy(self, from: u64, len: usize, to: u64) -> Result<u64, Fault> {
         let mut digest = 0_u64;
         let words = [from, len as u64, to, (&raw mut digest) as u64];
         let result = if self.helped {
