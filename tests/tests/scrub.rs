@@ -412,7 +412,7 @@ fn memory_is_looked_at_without_being_asked_for() {
 
 /// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
 /// here has to stand where replicas keep what is their own.
-const ALIKE: [&str; 26] = [
+const ALIKE: [&str; 29] = [
     "context5TABLE17h",
     "exec5SAVED17h",
     "exec5GIVEN17h",

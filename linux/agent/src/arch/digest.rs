@@ -36,6 +36,17 @@ impl Digest {
         Self::new(cpuid::answer(1, 0)[2] & AES != 0)
     }
 
+    /// The one for so many bytes: of few the other one makes less ado.
+    #[inline]
+    pub(crate) fn fastest_for(len: u64) -> Self {
+        const FEW: u64 = 32;
+        if len < FEW {
+            Self::new(false)
+        } else {
+            Self::fastest()
+        }
+    }
+
     /// Is it the one by AES?
     pub(crate) const fn is_helped(self) -> bool {
         self.helped
