@@ -224,6 +224,12 @@ impl Kernel {
         (&raw const self.own) as u64
     }
 
+    /// Something rare may be under way: who looks next finds out.
+    #[inline]
+    pub(crate) const fn alert(&mut self) {
+        self.calm = Calm::NOT;
+    }
+
     /// The waits to come are at the call of this number.
     #[inline(always)]
     pub(crate) fn enter(&mut self, nr: u64) {

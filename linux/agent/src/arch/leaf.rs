@@ -84,8 +84,8 @@ rcoe_leaf_digest:
     ret
     .size rcoe_leaf_digest, . - rcoe_leaf_digest
 
-    // The last row may meet the one before it. Changes rdx, too, but not the vector registers, which
-    // are the program's.
+    // The last row may meet the one before it. Changes rdx, too, but no vector registers, which are
+    // the program's.
     .macro copy_row
     .irp at, 0,16
     mov rdx, qword ptr [rsi + \at]

@@ -51,6 +51,7 @@ use crate::memory::guest::Fault;
 use crate::recover::reintegration;
 use crate::sched::turns;
 use crate::sys;
+use crate::sys::numbers::common::READ;
 
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
@@ -116,19 +117,24 @@ fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
         keep_vectors();
         points::at_call(kernel);
     }
-    match Call::new(nr, raw) {
-        Some(call) if kernel.calm.is_calm() && call.what.straight => {
-            straight::enter(kernel, frame, call.what)
-        }
-        Some(call) => go_on(kernel, frame, &call, &Way::Long),
-        None => {
-            keep_vectors();
-            frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
-            look_around(kernel, frame, false);
-            Leave::Registers
-        }
+    let Some(entry) = rcoe_linux_syscalls::entry(nr) else {
+        keep_vectors();
+        frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
+        look_around(kernel, frame, false);
+        return Leave::Registers;
+    };
+    // Resolved where it stands: it would be copied otherwise.
+    let mut call = Call { nr, raw, what: ANY };
+    call.what = entry.resolve(&call.raw);
+    if kernel.calm.is_calm() && call.what.straight {
+        straight::enter(kernel, frame, call.what)
+    } else {
+        go_on(kernel, frame, &call, &Way::Long)
     }
 }
+
+/// What some call is.
+const ANY: &Resolved = rcoe_linux_syscalls::straight(READ).expect("a call of the table");
 
 /// Number and arguments of the call that the program makes.
 #[inline(always)]
@@ -162,7 +168,7 @@ fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
 /// The long way, or the end of it. Returns whether all registers changed.
 fn handle(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> bool {
     // Not every way out comes to where this is found out anew.
-    kernel.calm = Calm::NOT;
+    kernel.alert();
     if let Way::News(result) = *way {
         return finish(kernel, frame, call, result);
     }

@@ -18,7 +18,7 @@ use rcoe_core::coupling::End;
 
 use crate::arch::entry::{TrapFrame, landing, point_from};
 use crate::arch::frames::{SigInfo, UContext};
-use crate::calls::{Calm, look_around, processes, signals};
+use crate::calls::{look_around, processes, signals};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
 use crate::protocol::meeting::{self, Outcome, Why, Wish};
@@ -242,7 +242,7 @@ fn apart(kernel: &mut Kernel, end: End) {
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     let kernel = kernel::kernel();
-    kernel.calm = Calm::NOT;
+    kernel.alert();
     meeting::mark(kernel);
     let members = kernel.replica.members();
     if !kernel.alone && kernel.replica.env().meeting.has_removed(members) {

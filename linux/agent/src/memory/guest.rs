@@ -327,7 +327,8 @@ fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
     if len > i64::MAX.cast_unsigned() {
         return Err(Fault);
     }
-    Digest::fastest_for(len).of(from, crate::convert::size(len))
+    let digest = Digest::fastest_for(len).of(from, crate::convert::size(len));
+    digest.ok_or(Fault)
 }
 
 /// Length of a terminated string, without its NUL; at most `limit`.

@@ -149,7 +149,8 @@ impl Record {
     }
 
     fn digest_of(&self, address: u64) -> Result<u64, Fault> {
-        Digest::new(self.helped).of(address, self.length)
+        let digest = Digest::new(self.helped).of(address, self.length);
+        digest.ok_or(Fault)
     }
 }
 
@@ -226,7 +227,7 @@ impl Direct {
         let place = self.kept.place(replica, length, WORDS)?;
         let fastest = Digest::fastest();
         let to = bytes_of(replica.id()) + place as u64;
-        let digest = fastest.of_copy(address, length, to).ok()?;
+        let digest = fastest.of_copy(address, length, to)?;
         Some((place, digest, fastest.is_helped()))
     }
 

@@ -4,8 +4,8 @@
 //! calls asks for each of them every time. So the commonest calls have functions of their own
 //! ([`known`]): the same source, compiled for what the table says of that one call, so that what
 //! does not concern it is not there. The same is done with what stays as it is for as long as a
-//! process is calm: there is a table for each of its answers, and that one is named by the word that
-//! says that it is calm ([`Calm`]).
+//! process is calm: there is a table for each of its answers, and that one is named by the word
+//! that says that it is calm ([`Calm`]).
 
 use rcoe_core::Compare;
 use rcoe_linux_syscalls::{NUMBERS, Resolved};
