@@ -249,8 +249,9 @@ mod tests {
         for at in 0..rows * LANES {
             let word = words.get(at).copied();
             let word = word.unwrap_or(if at == words.len() { last } else { [0; LANE] });
-            let word = u128::from_le_bytes(word).cast_signed();
-            let word = _mm_set_epi64x((word >> 64) as i64, word as i64);
+            let (halves, _) = word.as_chunks();
+            let [low, high] = [halves[0], halves[1]].map(i64::from_le_bytes);
+            let word = _mm_set_epi64x(high, low);
             lanes[at % LANES] = _mm_aesenc_si128(lanes[at % LANES], word);
         }
         let mut all = _mm_set_epi64x(0, bytes.len().cast_signed() as i64);
