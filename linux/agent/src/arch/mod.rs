@@ -1,6 +1,7 @@
 //! What the processor and the kernel's signals dictate: ways in and out, frames, rewritten code.
 
 pub(crate) mod branches;
+pub(crate) mod bulk;
 mod clusters;
 mod code;
 pub(crate) mod context;

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::errno::EFAULT;
 use rcoe_core::Checksum;
 
+use crate::arch::bulk;
 use crate::arch::digest::Digest;
 use crate::arch::entry::{guarded, guarded_with};
 use crate::arch::leaf;
@@ -218,45 +219,36 @@ fn bytes_of(words: &[u64], len: usize) -> &[u8] {
 
 /// The checksum of `before` and of cells that are this replica's own to write.
 pub(crate) fn checksum(cells: &[AtomicU64], before: Checksum) -> Checksum {
-    // SAFETY: only this replica writes them, and nobody does meanwhile. Plain words become vector
-    // code.
+    // SAFETY: only this replica writes them, and nobody does meanwhile.
     let words = unsafe { core::slice::from_raw_parts(cells.as_ptr().cast::<u64>(), cells.len()) };
-    before.add_all(words)
-}
-
-/// All bits in which bytes of equal number differ, whichever byte they are in. Rows and no early
-/// end, so that it becomes vector code.
-fn difference(ours: &[u8], theirs: &[u8]) -> u8 {
-    const ROW: usize = 64;
-    let (ours, our_rest) = ours.as_chunks::<ROW>();
-    let (theirs, their_rest) = theirs.as_chunks::<ROW>();
-    let mut all = [0; ROW];
-    for (ours, theirs) in ours.iter().zip(theirs) {
-        for (all, (a, b)) in all.iter_mut().zip(ours.iter().zip(theirs)) {
-            *all |= a ^ b;
-        }
-    }
-    let rest = our_rest.iter().zip(their_rest).map(|(a, b)| a ^ b);
-    all.into_iter().chain(rest).fold(0, |all, bits| all | bits)
+    bulk::add_all(before, words)
 }
 
 /// Do published cells begin with these bytes of the program?
 #[inline(never)]
 pub(crate) fn equals_cells(cells: &[AtomicU64], from: u64, len: usize) -> bool {
+    /// Below this all the registers cost more than they save.
+    const FEW: usize = 256;
     assert!(len <= size_of_val(cells));
+    let row = crate::convert::size(bulk::ROW);
+    let rows = if len < FEW { 0 } else { len / row * row };
+    let at = cells.as_ptr() as u64;
+    if rows != 0 && bulk::differ(at, from, rows as u64) {
+        return false;
+    }
+    rest_equals(&cells[rows / 8..], from + rows as u64, len - rows)
+}
+
+/// The same word by word.
+fn rest_equals(cells: &[AtomicU64], from: u64, len: usize) -> bool {
     let (words, rest) = (len / 8, len % 8);
     let differs = guarded(|| {
         let source = from as *const u64;
-        // SAFETY: the cells are this replica's own and nobody writes them meanwhile; a bad pointer
-        // to the program faults, which the guard catches. Plain slices become vector code.
-        let (ours, theirs) = unsafe {
-            let ours = core::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), words * 8);
-            (
-                ours,
-                core::slice::from_raw_parts(from as *const u8, words * 8),
-            )
-        };
-        let mut difference = u64::from(difference(ours, theirs));
+        let mut difference = 0;
+        for (at, cell) in cells[..words].iter().enumerate() {
+            // SAFETY: a bad pointer to the program faults, which the guard catches.
+            difference |= cell.load(Relaxed) ^ unsafe { source.add(at).read_unaligned() };
+        }
         if rest != 0 {
             let mut last = [0; 8];
             // SAFETY: as above; `last` has eight bytes.
@@ -395,8 +387,8 @@ mod tests {
 
     #[test]
     fn cells_that_differ_in_a_bit_are_not_equal() {
-        for len in [1, 7, 8, 63, 64, 65, 128, 159] {
-            let mut bytes: Vec<u8> = (1..=160).take(len).collect();
+        for len in [1, 7, 8, 63, 64, 65, 128, 255, 256, 257, 320, 331] {
+            let mut bytes: Vec<u8> = (1..=250).cycle().take(len).collect();
             let mut padded = bytes.clone();
             padded.resize(len.next_multiple_of(8), 0);
             let (words, _) = padded.as_chunks();
