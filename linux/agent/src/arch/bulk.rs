@@ -140,9 +140,9 @@ pub(crate) fn add_all(before: Checksum, words: &[u64]) -> Checksum {
     rest.iter().fold(rows, |sum, &word| sum.add(word))
 }
 
-/// The first of blocks of [`ROW`] bytes, from `from` on, in which one of these pairs of bytes begins;
-/// the first byte after them if there is none. The blocks, and one byte more, lie before `end`.
-/// Nothing if some of that cannot be read.
+/// The first of blocks of [`ROW`] bytes, from `from` on, in which one of these pairs of bytes
+/// begins; the first byte after them if there is none. The blocks, and one byte more, lie before
+/// `end`. Nothing if some of that cannot be read.
 pub(crate) fn candidates(from: u64, end: u64, pairs: &[u16]) -> Option<u64> {
     const MOST: usize = 8;
     extern "C" fn body(from: u64, to: u64, patterns: u64, count: u64) -> i64 {

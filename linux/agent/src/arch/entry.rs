@@ -18,8 +18,9 @@
 //!
 //! Contract: what a frame that is not kept has instead is what a call before has left there, which
 //! differs between replicas, one of which may go straight where its sibling does not. So nothing
-//! compares or copies the agent's memory before all have kept them ([`keep_vectors`]), or have
-//! cleared them where there is no call ([`clear_vectors`]).
+//! compares or copies the agent's memory before all have kept them ([`keep_vectors`]): orders to do
+//! so are carried out in calls and at points, and never while a fault is handled, whose signal's
+//! frame has the program's registers.
 //!
 //! Not covered: faults. They are handled inside their signal handler (see [`crate::arch::faults`]),
 //! because a faulting instruction leaves no register free.
@@ -653,12 +654,6 @@ fn top_frame() -> *mut TrapFrame {
 pub(crate) fn keep_vectors() {
     // SAFETY: within the stack, whose top is a frame for as long as the agent is in a call.
     unsafe { rcoe_keep_vectors(&raw mut (*top_frame()).xmm) };
-}
-
-/// Not in a call: the frame of the last one has no vector registers.
-pub(crate) fn clear_vectors() {
-    // SAFETY: as above; nobody needs that frame any more.
-    unsafe { (&raw mut (*top_frame()).xmm).write([[0; 2]; 16]) };
 }
 
 /// Does `work`, after which vector registers are as they were before, whatever it does to them.

@@ -163,7 +163,6 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
         return;
     }
     kernel.alert();
-    entry::clear_vectors();
     if !crate::calls::points::is_own_fault(kernel, context) {
         return;
     }
