@@ -279,6 +279,12 @@ pub(crate) struct RunArgs {
     /// system]
     #[arg(long, value_name = "TIME", value_parser = parse_tick)]
     pub(crate) tick: Option<TickArg>,
+    /// Process sphere, with --tick: how replicas that compute know where they are: `states`, by
+    /// their states alone; `counter`, also by the processor's counter of branches, so that two that
+    /// have passed each other know that they differ; refused where rcoe doctor finds no exact one.
+    /// `visits:ADDRESS` counts how often the instruction there is executed, for tests
+    #[arg(long, value_name = "HOW", value_parser = parse_places, default_value = "states")]
+    pub(crate) places: PlacesArg,
     /// System sphere: whether the emulated cores take turns on one thread of the host or have one
     /// each [default: single; counted with --coupling close]
     #[arg(long, value_enum, value_name = "HOW")]
@@ -624,6 +630,27 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         Ok(time) if time.is_zero() => Err("must be longer than nothing".into()),
         Ok(time) if time <= Duration::from_secs(86_400) => Ok(time),
         _ => Err("must be at most 24h".into()),
+    }
+}
+
+/// How replicas know where they are between calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlacesArg {
+    States,
+    Counter,
+    Visits(u64),
+}
+
+fn parse_places(text: &str) -> Result<PlacesArg, String> {
+    match text {
+        "states" => Ok(PlacesArg::States),
+        "counter" => Ok(PlacesArg::Counter),
+        _ => {
+            let address = text.strip_prefix("visits:0x");
+            let address = address.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let wrong = "--places is states, counter, or visits:0xADDRESS";
+            address.map(PlacesArg::Visits).ok_or_else(|| wrong.into())
+        }
     }
 }
 

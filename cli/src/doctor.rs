@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use rcoe_linux_sys::host::{Answer, Probe, probe};
+use rcoe_linux_sys::host::{Answer, Probe, exact_branches, probe};
 use rcoe_supervisor::{allowed_cores, format_core_list};
 use serde::Serialize;
 
@@ -40,6 +40,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     for (question, texts) in QUESTIONS {
         findings.push(ask(question, texts)?);
     }
+    findings.push(branches());
     findings.push(virtualisation());
     let usable = findings
         .iter()
@@ -251,6 +252,29 @@ fn memory() -> Finding {
         answer: "yes",
         detail: kilobytes.map_or_else(String::new, |kb| format!("{} MiB available", kb / 1024)),
         consequence: "each replica has its own copy of what the program writes",
+        required: false,
+    }
+}
+
+/// A counter that is not exact is none.
+fn branches() -> Finding {
+    let (answer, detail, consequence) = match exact_branches() {
+        Ok(event) => (
+            "yes",
+            format!("event {:#x}", event.event),
+            "with --tick --places counter replicas that differ know it sooner",
+        ),
+        Err(why) => (
+            "no",
+            why,
+            "replicas that compute meet by their states alone; --places counter is refused",
+        ),
+    };
+    Finding {
+        name: "branch counter",
+        answer,
+        detail,
+        consequence,
         required: false,
     }
 }

@@ -7,15 +7,17 @@
 use std::fs;
 use std::time::Duration;
 
-use rcoe_linux_sys::host::{Answer, Probe, probe};
+use rcoe_linux_sys::host::{Answer, Event, Probe, exact_branches, probe};
 use rcoe_supervisor::{RunError, Slice};
 
-use crate::args::{RunArgs, TickArg};
+use crate::args::{PlacesArg, RunArgs, TickArg};
 
 /// When replicas are called away.
 pub(crate) struct Points {
     pub(crate) slice: Slice,
     pub(crate) tick: Option<Duration>,
+    /// What counts branches between points, if anything does.
+    pub(crate) counter: Option<Event>,
     /// What the user should know of it.
     pub(crate) warning: Option<String>,
 }
@@ -32,6 +34,7 @@ impl Points {
         let mut points = Self {
             slice: slice(args)?,
             tick: tick(args, replicas)?,
+            counter: counter(args, exact_branches)?,
             warning: None,
         };
         let refuse = |option: &str| {
@@ -82,6 +85,29 @@ fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
     }
 }
 
+/// What counts branches, if that is asked for. `exact`: the processor's counter, if it has one.
+fn counter(
+    args: &RunArgs,
+    exact: impl FnOnce() -> Result<Event, String>,
+) -> Result<Option<Event>, RunError> {
+    if args.places == PlacesArg::States {
+        return Ok(None);
+    }
+    if args.tick.is_none() {
+        let why = "--places says how replicas know where they are at a tick; add --tick, or leave \
+                   it out";
+        return Err(RunError::Setting(why.into()));
+    }
+    if let PlacesArg::Visits(address) = args.places {
+        return Ok(Some(Event::visits(address)));
+    }
+    exact().map(Some).map_err(|why| {
+        RunError::Setting(format!(
+            "--places counter: there is no exact counter of branches here: {why}; leave it out"
+        ))
+    })
+}
+
 /// Does no filter forbid timers?
 fn may_have_timers() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -98,7 +124,38 @@ fn is_filtered(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_counter_is_exact_or_refused_by_name() {
+        let of = |options: &str| {
+            let words = options.split_whitespace();
+            let line = ["rcoe", "run", "-n", "2"].into_iter().chain(words);
+            let cli = Cli::try_parse_from(line.chain(["true"])).expect("a command line");
+            match cli.command {
+                Command::Run(args) => *args,
+                _ => unreachable!("it runs"),
+            }
+        };
+        let event = Event::visits(7);
+        let none = |args| counter(&args, || Err("no such file".into()));
+        assert!(matches!(none(of("--tick 1s")), Ok(None)));
+        let args = of("--tick 1s --places counter");
+        assert!(matches!(counter(&args, || Ok(event)), Ok(Some(found)) if found == event));
+        let refused = none(args).expect_err("there is none").to_string();
+        assert!(refused.contains("no exact counter"), "{refused}");
+        assert!(refused.contains("no such file"), "{refused}");
+        let args = of("--places counter");
+        let refused = counter(&args, || Ok(event))
+            .expect_err("of no use")
+            .to_string();
+        assert!(refused.contains("add --tick"), "{refused}");
+        let visits = counter(&of("--tick 1s --places visits:0x7"), || Err(String::new()));
+        assert!(matches!(visits, Ok(Some(found)) if found == event));
+    }
 
     #[test]
     fn a_filter_is_seen() {

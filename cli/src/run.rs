@@ -143,6 +143,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         defer: args.defer == DeferArg::On,
         slice: points.slice,
         tick: points.tick,
+        counter: points.counter,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use crate::args::SphereArg;
 
 /// Options of the process sphere alone, as clap calls them.
-const PROCESS: [&str; 11] = [
+const PROCESS: [&str; 12] = [
     "clock",
     "core_on_fault",
     "cores",
@@ -20,6 +20,7 @@ const PROCESS: [&str; 11] = [
     "notify",
     "scrub",
     "slice",
+    "places",
     "strict",
     "suspect_after",
 ];

@@ -28,6 +28,7 @@
 
 mod board;
 mod compare;
+mod counts;
 mod effort;
 mod owner;
 mod post;
@@ -41,6 +42,7 @@ use core::marker::PhantomData;
 
 pub use board::{Board, Boards, PAGES, REGISTERS, SHEET, Shape};
 pub use compare::{EVERYTHING, EXTRA, Extra, Machine, Stub, VECTORS, list_digest};
+pub use counts::{Counted, way};
 pub use post::Stamp;
 pub use rounds::{VISITS, rounds};
 pub use time::{Backend, Counter, LogicalTime, Pace, Standing, States};
@@ -49,6 +51,7 @@ pub use trend::{MOVING, Trend};
 use crate::guards::{Bug, Guards};
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use board::{Came, Report};
+use counts::Passes;
 use effort::Effort;
 
 /// The last phase of an attempt, unless some do not count, whoever is not with a majority is still
@@ -104,6 +107,9 @@ pub enum Stop {
     Matched,
     /// The budget is spent.
     Overran,
+    /// It was before the target, has looked for it all the time, and is behind it, as counts tell
+    /// ([`Counted::is_before`]).
+    Passed,
     /// At the call behind the target, or at the target if that is a call.
     Call,
 }
@@ -182,6 +188,9 @@ pub struct Coupler<T> {
     came: Came,
     alike: ReplicaSet,
     target: Standing,
+    /// This replica was before the target when it began to run, and has passed it since.
+    was_before: bool,
+    passed: bool,
     stub: Stub,
     left: u64,
     refused: u8,
@@ -190,6 +199,8 @@ pub struct Coupler<T> {
     joint: ReplicaSet,
     /// Phases in a row in which nobody came to the same owner.
     vain: u8,
+    /// What counts have shown.
+    passes: Passes,
     /// Of the attempt.
     effort: Effort,
     /// How far apart all were when it began.
@@ -216,12 +227,15 @@ impl<T: Backend> Coupler<T> {
             came: Came::Apart,
             alike: ReplicaSet::empty(),
             target: Standing::default(),
+            was_before: false,
+            passed: false,
             stub: Stub::new(&[0; REGISTERS], 0),
             left: 0,
             refused: 0,
             answered: [0; MAX_REPLICAS],
             joint: ReplicaSet::empty(),
             vain: 0,
+            passes: Passes::default(),
             effort: Effort::default(),
             lag: 0,
             overdue: ReplicaSet::empty(),
@@ -370,9 +384,11 @@ impl<T: Backend> Coupler<T> {
         self.stamp.turn = 0;
         self.stage = Stage::Report;
         self.came = Came::Apart;
+        self.passed = false;
         self.alike = ReplicaSet::empty();
         self.joint = ReplicaSet::empty();
         self.vain = 0;
+        self.passes = Passes::default();
         self.effort = Effort::default();
         self.lag = 0;
         self.overdue = ReplicaSet::empty();
@@ -450,6 +466,7 @@ impl<T: Backend> Coupler<T> {
             alike: self.alike,
             nowhere: self.effort.nowhere,
             spoilt: self.effort.spoilt,
+            passed: core::mem::take(&mut self.passed),
             standing: machine.standing(),
         };
         board(boards, self.id).put_report(self.other, self.moment(), &report);

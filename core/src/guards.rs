@@ -142,6 +142,10 @@ pub enum Bug {
     SearchUnmade,
     /// A newcomer has a vote at points.
     NewcomerVotes,
+    /// Of two replicas it is enough that one has passed the other.
+    PassUnreturned,
+    /// Who is outside of a majority goes although one member alone of that says so, both ways.
+    PassOfOne,
     /// All wait for the baton equally long before they take it.
     BatonAtOnce,
     /// Who has the baton does not look whether another has taken it.

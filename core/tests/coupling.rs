@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::coupling::{
-        Backend, Board, Boards, Counter, Coupler, End, LAST_PHASE, Machine, Order, Pace, Shape,
-        Standing, Stop, list_digest,
+        Backend, Board, Boards, Counted, Counter, Coupler, End, LAST_PHASE, Machine, Order, Pace,
+        Shape, Standing, Stop, list_digest,
     };
     use rcoe_core::primitive::AtomicU64;
     use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
@@ -60,6 +60,7 @@ mod tests {
                 progress,
                 ip,
                 left,
+                counted: Counted::default(),
             }
         }
 

@@ -36,7 +36,7 @@ pub(crate) use machine::{
     core, damage_spaces, enter_guest, enter_kernel_space, enter_space, is_retired, kernel_entry,
     load_fpu, objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
-pub(crate) use permit::permit;
+pub(crate) use permit::{permit, permit_off};
 pub(crate) use processor::breakpoint;
 pub(crate) use processor::counter::{Counter, Turns};
 pub(crate) use processor::cpu::{

@@ -164,6 +164,8 @@ pub(crate) enum Probe {
     Stop,
     /// Nowhere: the kernel comes to where it refuses to start.
     Refuse,
+    /// Nowhere: the kernel comes to the command that switches the machine off.
+    Off,
     /// Nowhere: the kernel comes to the command that stops the core of another replica.
     Command,
     /// Nowhere: the replica takes it that a vote has removed the others.
@@ -189,6 +191,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"base" => Probe::Base,
         b"stop" => Probe::Stop,
         b"refuse" => Probe::Refuse,
+        b"off" => Probe::Off,
         b"command" => Probe::Command,
         b"exclude" => Probe::Exclude,
         _ => return None,

@@ -186,6 +186,7 @@ impl rcoe_core::Env for Surroundings {
         if let Some(baton) = &mut self.baton {
             baton.set_ring(baton.ring().minus(gone));
         }
+        arch::permit_off(!self.mask);
         self.diary.noticed();
         let report = diagnose::report(own);
         let absent = report.absent;

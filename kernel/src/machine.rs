@@ -404,6 +404,7 @@ impl Machine {
             Probe::Base => self.base += 1 << 20,
             Probe::Stop => self.kernel.sphere.stop(),
             Probe::Refuse => report::refuse(&"a test has this replica refuse to start"),
+            Probe::Off => arch::power_off(),
             Probe::Exclude => self.kernel.sphere.exclude_others(),
             Probe::Command => {
                 let sibling = (self.parameters.replica + 1) % self.parameters.replicas;

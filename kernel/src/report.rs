@@ -27,6 +27,7 @@ pub(crate) fn set_alone(alone: bool) {
 /// The end of a replica that found itself broken. The others find it missing; without others the
 /// machine ends.
 fn give_up() -> ! {
+    arch::permit_off(ALONE.load(Ordering::Relaxed));
     if ALONE.load(Ordering::Relaxed) {
         arch::power_off();
     }
@@ -63,7 +64,8 @@ pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
     give_up()
 }
 
-/// The protocol's last word for this replica: where others go on without it, it ends alone.
+/// The protocol's last word for this replica: where others go on without it, it ends alone. Else
+/// there is a permit to switch the machine off.
 pub(crate) fn halt(halt: Halt, others_go_on: bool) -> ! {
     let diary = own_diary();
     let why = match halt {
@@ -96,12 +98,18 @@ pub(crate) fn set_started() {
     STARTED.store(true, Ordering::Relaxed);
 }
 
+/// Has it?
+pub(crate) fn has_started() -> bool {
+    STARTED.load(Ordering::Relaxed)
+}
+
 /// The machine cannot start.
 ///
 /// # Panics
 /// If it has: a kernel that comes here then is astray, and ends alone.
 pub(crate) fn refuse(why: &dyn Display) -> ! {
-    let astray = STARTED.load(Ordering::Relaxed);
+    let astray = has_started();
+    arch::permit_off(!has_started());
     assert!(!astray, "a machine that has started is refused ({why})");
     own_diary().line(format_args!("refused {why}"));
     arch::power_off()

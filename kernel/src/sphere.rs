@@ -239,6 +239,7 @@ impl Replicated {
     #[cold]
     fn halt(&self, why: Halt) -> ! {
         let others_go_on = self.replica.others_go_on();
+        arch::permit_off(!others_go_on);
         self.diary.noticed();
         if let Halt::FailStop(Cause::Mismatch | Cause::Disagreement | Cause::NoMajority) = why
             && !others_go_on
@@ -251,7 +252,9 @@ impl Replicated {
 
     /// Stops as where the group cannot go on.
     pub(crate) fn stop(&self) -> ! {
-        report::halt(Halt::FailStop(Cause::Timeout), self.replica.others_go_on())
+        let others_go_on = self.replica.others_go_on();
+        arch::permit_off(!others_go_on);
+        report::halt(Halt::FailStop(Cause::Timeout), others_go_on)
     }
 
     /// Takes it that a vote has removed all others.

@@ -11,7 +11,7 @@ mod tests {
     use rcoe_sim::coupled::group::{Arena, Group, PACE};
     use rcoe_sim::coupled::model::{Explored, Flaw, Scope, explore};
     use rcoe_sim::coupled::random::{Summary, simulate};
-    use rcoe_sim::coupled::vm::Ins;
+    use rcoe_sim::coupled::vm::{Ins, Meter};
 
     /// Counts in memory: registers are equal at each turn.
     const SILENT: &[Ins] = &[Ins::Nop, Ins::LoopMemory(0, 4, 1), Ins::Call, Ins::Exit];
@@ -62,6 +62,7 @@ mod tests {
             places,
             moves: 2,
             rates: &[1, 2, 1],
+            meters: &[],
             pace: PACE,
             faults,
             victims,
@@ -148,6 +149,131 @@ mod tests {
             let name = "counter";
             let explored = report(name, explore::<Counter>(&found));
             assert!(explored.phases <= 2, "{explored:?}");
+        }
+    }
+
+    /// Counts all branches of the program, and up to one of others.
+    const METER: Meter = Meter {
+        others: 1,
+        lost: 0,
+        stopped: None,
+    };
+
+    #[test]
+    fn with_a_counter_two_meet() {
+        for program in [SILENT, VECTOR, CALLS] {
+            for faults in [&[][..], MASKED, &[Fault::Blind]] {
+                let all = scope(program, &[0, 3], faults, &[0, 1]);
+                check(
+                    "counted",
+                    &Scope {
+                        meters: &[METER; 2],
+                        ..all
+                    },
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn with_a_counter_faults_are_found() {
+        let bad = [
+            Fault::LoseBranches(1),
+            Fault::LoseBranches(5),
+            Fault::StopCounter,
+        ];
+        for faults in [FLIPS, &bad] {
+            let all = scope(SILENT, &[0, 3], faults, &[0, 1]);
+            let all = Scope {
+                meters: &[METER; 3],
+                ..all
+            };
+            check("counted, fault", &all);
+            let places = &[0, 3, 1];
+            let three = Scope {
+                places,
+                moves: 0,
+                victims: &[0, 1, 2],
+                ..all
+            };
+            check("counted, fault, three", &three);
+        }
+    }
+
+    /// Bounds differ, so that two of three may meet at a target of the one that lies, and the third
+    /// takes itself to have passed it.
+    #[test]
+    fn one_counter_alone_convicts_nobody() {
+        let program = [Ins::LoopMemory(0, 30, 1), Ins::Exit];
+        for others in [[0, 2, 2], [2, 0, 0], [0, 0, 2]] {
+            let meters = others.map(|others| Meter {
+                others,
+                ..Meter::default()
+            });
+            for lost in [5, 10, 20] {
+                let faults = [Fault::LoseBranches(lost)];
+                for places in [[5, 20, 12], [10, 20, 5]] {
+                    let all = scope(&program, &places, &faults, &[0, 1, 2]);
+                    let all = Scope {
+                        moves: 0,
+                        meters: &meters,
+                        ..all
+                    };
+                    check("one lies", &all);
+                }
+            }
+        }
+        let ended = simulate(60_067_016, None, Guards::ON, false);
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+
+    /// The phases after which two of which one was hit know that they cannot meet.
+    fn phases_to_a_verdict(meter: Option<Meter>) -> u8 {
+        let program = [Ins::Nop, Ins::LoopMemory(0, u64::MAX, 1), Ins::Exit];
+        let mut group = Group::<States>::new(2, &program.into(), Guards::ON);
+        let mut arena = Arena::new(2);
+        for (process, steps) in group.processes.iter_mut().zip([400, 100]) {
+            process.replica.meter = meter;
+            process.replica.since = 1;
+            (0..steps).for_each(|_| process.replica.step());
+            process.coupler.begin();
+        }
+        group.processes[0].replica.vm.vector[0] ^= 1;
+        while group.processes.iter().any(|it| it.end().is_none()) {
+            (0..2).for_each(|index| {
+                group.advance(&mut arena, index, 500);
+            });
+        }
+        group.processes[0].coupler.stamp().phase
+    }
+
+    #[test]
+    fn a_counter_saves_phases_to_a_verdict() {
+        assert_eq!(phases_to_a_verdict(Some(METER)), 2);
+        assert_eq!(phases_to_a_verdict(None), rcoe_core::coupling::LAST_PHASE);
+    }
+
+    #[test]
+    fn two_meet_although_the_counter_of_one_stands_still() {
+        let program = [Ins::Nop, Ins::LoopMemory(0, u64::MAX, 1), Ins::Exit];
+        for (still, steps) in [(0, [400, 100]), (1, [400, 100]), (1, [400, 399])] {
+            let mut group = Group::<States>::new(2, &program.into(), Guards::ON);
+            let mut arena = Arena::new(2);
+            for (index, steps) in steps.into_iter().enumerate() {
+                let process = &mut group.processes[index];
+                process.replica.since = 1;
+                process.replica.meter = Some(METER);
+                (0..steps).for_each(|_| process.replica.step());
+                process.coupler.begin();
+            }
+            let meter = &mut group.processes[still].replica.meter;
+            meter.as_mut().expect("it counts").stopped = Some(7);
+            while group.processes.iter().any(|it| it.acted.is_none()) {
+                for index in 0..2 {
+                    group.advance(&mut arena, index, 500);
+                    assert_eq!(group.processes[index].end(), None, "{still} {steps:?}");
+                }
+            }
         }
     }
 

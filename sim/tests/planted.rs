@@ -18,7 +18,7 @@ mod tests {
     use rcoe_sim::coupled;
     use rcoe_sim::coupled::fault::Fault as Strike;
     use rcoe_sim::coupled::group::PACE;
-    use rcoe_sim::coupled::vm::Ins;
+    use rcoe_sim::coupled::vm::{Ins, Meter};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -103,6 +103,8 @@ mod tests {
         Bug::StubUnsealed,
         Bug::SearchUnmade,
         Bug::NewcomerVotes,
+        Bug::PassUnreturned,
+        Bug::PassOfOne,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };
@@ -312,10 +314,16 @@ mod tests {
         let silent: &[Ins] = &[Ins::Nop, Ins::LoopMemory(0, 4, 1), Ins::Call, Ins::Exit];
         let vector: &[Ins] = &[Ins::Nop, Ins::LoopVector(1, 4, 1), Ins::Call, Ins::Exit];
         let long: &[Ins] = &[Ins::Mix(0), Ins::LoopRegister(2, 900, 1), Ins::Exit];
+        let far: &[Ins] = &[Ins::LoopMemory(0, 30, 1), Ins::Exit];
         let lists = [Strike::FlipList(0), Strike::FlipList(1)];
         let pages = [Strike::FlipPage(2, 0, 1)];
         let board: Vec<Strike> = (0..160).map(|word| Strike::FlipBoard(word, 1)).collect();
         let stub = [Strike::FlipStub(0, 40)];
+        let lost = [Strike::LoseBranches(5)];
+        let meters = [0, 2, 2].map(|others| Meter {
+            others,
+            ..Meter::default()
+        });
         let free: &[Strike] = &[];
         // A verdict comes after the first phase that tells something.
         let once = Pace {
@@ -329,6 +337,7 @@ mod tests {
             places,
             moves,
             rates: &[1, 30, 1],
+            meters: &[],
             pace: PACE,
             faults,
             victims: &[0, 1, 2][..places.len()],
@@ -342,6 +351,8 @@ mod tests {
         (stub.pace, stub.rates) = (once, &[1, 1]);
         let mut apart = scope(long, &[30, 30, 90], free, 0);
         (apart.pace, apart.rates) = (once, &[30, 30, 1]);
+        let mut counted = scope(far, &[5, 20, 12], &lost, 0);
+        counted.meters = &meters;
         let scopes = [
             ("memory", scope(silent, &[0, 3], free, 2)),
             ("vectors", scope(vector, &[0, 3], free, 2)),
@@ -352,6 +363,7 @@ mod tests {
             ("three, flip", scope(silent, &[0, 3, 1], &pages, 0)),
             ("stub", stub),
             ("one apart", apart),
+            ("counted", counted),
         ];
         scopes.iter().find_map(|(name, scope)| {
             match quietly(|| coupled::model::explore::<States>(scope)) {

@@ -24,10 +24,13 @@ static TURN: Mutex<()> = Mutex::new(());
 
 impl Victim {
     fn new() -> Self {
+        Self::of("loop", include_str!("ticks/loop.c"))
+    }
+
+    fn of(name: &str, source: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let scene = Scene::new();
-        let source = include_str!("ticks/loop.c");
-        let program = scene.compile("loop", source, &["-O1", "-static", "-no-pie"]);
+        let program = scene.compile(name, source, &["-O1", "-static", "-no-pie"]);
         Self {
             scene,
             program,
@@ -113,6 +116,70 @@ fn a_child_that_computes_agrees_by_itself() {
     assert_eq!(outcome.out(), "ready\n", "{what}");
 }
 
+/// The sum of this row of `--stats`.
+fn sum(told: &str, name: &str) -> u64 {
+    let row = told.lines().find_map(|row| row.strip_prefix(name));
+    let row = row.unwrap_or_else(|| panic!("no {name}: {told}"));
+    row.split_whitespace()
+        .map(|it| it.parse::<u64>().unwrap())
+        .sum()
+}
+
+/// Replicas of a program of which visits to an instruction are counted, after some points.
+fn start_counted(victim: &Victim) -> Group {
+    let visit = memory::symbol(&victim.program, "visit");
+    let places = format!("visits:{visit:#x}");
+    let options = ["-n", "2", "--tick", "50ms", "--stats", "--places", &places];
+    let group = victim.start(&options, &[]);
+    until("some ticks are over", || {
+        assert!(!group.running.has_ended(), "a program that is well");
+        let computed = |pid: &u32| proc::find(*pid).is_some_and(|it| it.ticks >= 40);
+        group.replicas.iter().all(computed).then_some(())
+    });
+    group
+}
+
+/// Corrupts one replica of two, which has to end in a verdict. Did counts show that each has passed
+/// the other?
+fn is_passed_by_both(victim: &Victim, hit: usize) -> bool {
+    let group = start_counted(victim);
+    victim.corrupt(group.replicas[hit]);
+    let (outcome, events) = group.finish();
+    let what = format!("{hit}: {} {events:?}", outcome.err());
+    assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+    assert!(events.iter().any(is_mismatch), "{what}");
+    assert!(sum(&outcome.err(), "points counted from") > 0, "{what}");
+    sum(&outcome.err(), "targets passed") >= 2
+}
+
+/// A breakpoint counts here, as a processor's counter of branches would. Which targets are passed
+/// while counts are certain is for the host's scheduler to say, so there are some tries.
+#[test]
+fn a_counter_shows_that_a_corrupted_loop_has_passed_the_other() {
+    const TRIES: usize = 8;
+    let source = include_str!("ticks/counted.c");
+    let victim = Victim::of("counted", source);
+    for hit in [0, 1] {
+        let shown = (0..TRIES).any(|_| is_passed_by_both(&victim, hit));
+        assert!(shown, "{hit}: in none of {TRIES} tries");
+    }
+}
+
+#[test]
+fn a_counter_changes_nothing_for_a_loop_that_is_well() {
+    let source = include_str!("ticks/counted.c");
+    let victim = Victim::of("counted", source);
+    let group = start_counted(&victim);
+    signal(group.running.pid(), Signal::USR1).unwrap();
+    let (outcome, events) = group.finish();
+    let what = format!("{} {events:?}", outcome.err());
+    assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+    assert_eq!(outcome.out(), "ready\n7\n", "{what}");
+    assert!(sum(&outcome.err(), "points counted from") > 0, "{what}");
+    assert_eq!(sum(&outcome.err(), "targets passed"), 0, "{what}");
+    assert_eq!(sum(&outcome.err(), "points not agreed on"), 0, "{what}");
+}
+
 #[test]
 fn programs_that_compute_end_as_without_ticks() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,6 +208,8 @@ fn ticks_that_make_no_sense_are_refused() {
             &["--sphere", "system", "--tick", "2s"],
             "from 100us to 1s with --sphere system",
         ),
+        (&["-n", "2", "--places", "visits:0x1000"], "add --tick"),
+        (&["-n", "2", "--places", "somewhere"], "states, counter, or"),
     ] {
         let arguments = [&["run"], options, &["--", "true"]].concat();
         let outcome = scene.rcoe(&arguments);

@@ -7,6 +7,7 @@
 //! seal, a digest of the state at a target to which all have come; and the verdict, which stays
 //! readable until the next.
 
+use super::counts::Counted;
 use super::post::{Post, Stamp, size};
 use super::time::Standing;
 use crate::guards::{Bug, Guards};
@@ -37,9 +38,9 @@ pub struct Shape {
 }
 
 /// Words of a report.
-const REPORT: usize = 9;
+const REPORT: usize = 2 + STANDING;
 /// Words of a standing.
-const STANDING: usize = 7;
+const STANDING: usize = 10;
 
 impl Shape {
     /// Words of a board.
@@ -104,6 +105,8 @@ pub(crate) struct Report {
     pub(crate) nowhere: bool,
     /// What it looked for was damaged meanwhile, so that it could find nothing.
     pub(crate) spoilt: bool,
+    /// It has passed the target for certain, and had another state there.
+    pub(crate) passed: bool,
     pub(crate) standing: Standing,
 }
 
@@ -191,7 +194,8 @@ impl<'a> Board<'a> {
         let mut words = [0; REPORT];
         words[0] = u64::from(report.came == Came::Equal)
             | u64::from(report.nowhere) << 1
-            | u64::from(report.spoilt) << 2;
+            | u64::from(report.spoilt) << 2
+            | u64::from(report.passed) << 3;
         words[1] = u64::from(report.alike.bits());
         words[2..].copy_from_slice(&pack(&report.standing));
         self.report_at(usize::from(other)).write(stamp, &words);
@@ -213,6 +217,7 @@ impl<'a> Board<'a> {
             },
             nowhere: words[0] & 2 != 0,
             spoilt: words[0] & 4 != 0,
+            passed: words[0] & 8 != 0,
             alike: ReplicaSet::from_bits(words[1].to_le_bytes()[0]),
             standing: unpack(&words[2..]),
         })
@@ -351,9 +356,11 @@ fn pack(standing: &Standing) -> [u64; STANDING] {
         progress,
         ip,
         left,
+        counted: Counted { since, least, most },
         ..
     } = *standing;
-    [events, a, b, call, progress, ip, left]
+    let since = u64::from(since);
+    [events, a, b, call, progress, ip, left, since, least, most]
 }
 
 fn unpack(words: &[u64]) -> Standing {
@@ -364,6 +371,11 @@ fn unpack(words: &[u64]) -> Standing {
         progress: words[4],
         ip: words[5],
         left: words[6],
+        counted: Counted {
+            since: u32::try_from(words[7] & u64::from(u32::MAX)).expect("cut down"),
+            least: words[8],
+            most: words[9],
+        },
     }
 }
 
@@ -396,6 +408,11 @@ mod tests {
         progress: 4,
         ip: 5,
         left: 6,
+        counted: Counted {
+            since: 7,
+            least: 8,
+            most: 9,
+        },
     };
 
     #[test]
@@ -407,6 +424,7 @@ mod tests {
             alike: ReplicaSet::all(2),
             nowhere: true,
             spoilt: true,
+            passed: true,
             standing: STANDING,
         };
         let mut registers = [0; REGISTERS];
@@ -458,6 +476,7 @@ mod tests {
                 alike,
                 nowhere: false,
                 spoilt: false,
+                passed: false,
                 standing,
             },
         );

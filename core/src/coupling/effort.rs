@@ -45,7 +45,23 @@ const MOST: u8 = 16;
 /// target in one, and runs in another, with the budget that makes up for the wrong one of both.
 const SEARCH: u8 = 3;
 
+/// Phases that count as made, and by which budgets have grown, as an attempt begins anew.
+const ASTRAY: u8 = 2;
+
 impl Effort {
+    /// What was made so far tells nothing. What it has led astray is less than the last phases
+    /// search, and the attempt is not to take longer by larger ones than without.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self {
+            phase: self.phase.min(ASTRAY),
+            made: ASTRAY,
+            counted: ASTRAY,
+            spoilt: self.spoilt,
+            nowhere: self.nowhere,
+            ..Self::default()
+        };
+    }
+
     /// In the phase that is over a majority has met that is not the one before.
     pub(super) fn begin_search(&mut self) {
         self.since = self.counted + 1;
@@ -117,6 +133,7 @@ mod tests {
             alike: ReplicaSet::empty(),
             nowhere,
             spoilt: false,
+            passed: false,
             standing: Standing {
                 progress,
                 at_call,
@@ -168,6 +185,24 @@ mod tests {
             Some(Next::Verdict),
             "an attempt ends all the same"
         );
+    }
+
+    #[test]
+    fn an_attempt_that_begins_anew_searches_as_far_as_another() {
+        let reports = reports(false, false);
+        for misled in 1..PACE.phases {
+            let mut effort = Effort::default();
+            for _ in 0..misled {
+                effort.account(reports.iter(), PACE, true);
+            }
+            effort.begin_anew();
+            let mut phases = 0;
+            while effort.account(reports.iter(), PACE, true) == Next::Phase {
+                phases += 1;
+            }
+            assert_eq!(phases, PACE.phases - ASTRAY - 1, "{misled}");
+            assert_eq!(effort.phase, misled.min(ASTRAY) + phases, "{misled}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::board::{Came, PAGES, Question, REGISTERS};
 use super::compare::area_digest;
 use super::compare::{EVERYTHING, Extra, Machine, Stub, Union, differing, sealed, state_digest};
+use super::counts;
 use super::post::Stamp;
 use super::time::{Backend, Standing};
 use super::{Boards, Coupler, End, Order, REFUSALS, Stage, Stop, board};
@@ -30,6 +31,10 @@ impl<T: Backend> Coupler<T> {
             true => self.target.progress.saturating_sub(own.progress),
             false => self.target.progress,
         };
+        self.was_before = own.counted.is_before(&self.target.counted);
+        // By counts it is known that it comes there; nothing is known of how fast.
+        let counted = counts::way(&own, &self.target).unwrap_or(0);
+        let lag = lag.max(counted.saturating_mul(2));
         let phase = match self.guards.off(Bug::BudgetFixed) {
             true => 1,
             false => self.effort.phase,
@@ -72,6 +77,11 @@ impl<T: Backend> Coupler<T> {
         self.effort.spoilt = !self.stub.is_whole() && !self.guards.off(Bug::StubUnsealed);
         match stop {
             Stop::Overran => return self.came(Came::Apart),
+            Stop::Passed => {
+                let behind = self.target.counted.is_before(&machine.standing().counted);
+                self.passed = behind && self.was_before && !self.effort.spoilt;
+                return self.came(Came::Apart);
+            }
             Stop::Call => {
                 let at = self.place(&machine.standing()) == Place::At;
                 return self.came(if at { Came::Equal } else { Came::Apart });

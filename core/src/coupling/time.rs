@@ -8,6 +8,8 @@
 
 use core::cmp::Reverse;
 
+use super::counts::Counted;
+
 /// What a replica says of the place where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Standing {
@@ -24,6 +26,8 @@ pub struct Standing {
     pub ip: u64,
     /// Iterations that a repeated instruction still has to do; else 0.
     pub left: u64,
+    /// What a counter of the processor tells beside CPU time, if there is one.
+    pub counted: Counted,
 }
 
 /// A point in a program's execution that is the same instruction in all replicas (DSN'19, III-C).

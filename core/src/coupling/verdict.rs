@@ -107,6 +107,14 @@ impl<T: Backend> Coupler<T> {
             }
             self.joint = joint;
         }
+        if self.stamp.phase > 0 && self.passes.note(reports, self.owner) {
+            self.effort.begin_anew();
+        }
+        let passes = &self.passes;
+        let apart = passes.tell_apart(self.members, self.joint, self.guards);
+        if apart && self.voters == self.members {
+            return self.sentence(self.joint);
+        }
         let decided = self.voters.len() < 3 || !self.joint.is_empty();
         let made = reports.iter().flatten();
         match self.effort.account(made, self.pace, decided) {
@@ -250,9 +258,10 @@ impl<T: Backend> Coupler<T> {
             false => joint.union(self.lagging(reports)),
         };
         let first = ahead::<T>(candidates, reports, behind).unwrap_or(self.id);
-        let owner = match T::EXACT || came || self.members.len() < 3 {
-            true => first,
-            false => in_turn(first, before, self.members, reports),
+        let owner = match self.passes.choose(reports, candidates, joint) {
+            Some(counted) => counted,
+            None if T::EXACT || came || self.members.len() < 3 => first,
+            None => in_turn(first, before, self.members, reports),
         };
         if owner != before || self.vain >= VAIN {
             self.vain = 0;
@@ -273,7 +282,8 @@ impl<T: Backend> Coupler<T> {
     /// in vain without knowing that says that it is beyond.
     fn lagging(&self, reports: &Reports) -> ReplicaSet {
         let progress = |id: ReplicaId| reports[id.index()].map(|it| it.standing.progress);
-        let lags = |id: &ReplicaId| progress(*id) < progress(self.owner);
+        let passed = |id: ReplicaId| reports[id.index()].is_some_and(|it| it.passed);
+        let lags = |id: &ReplicaId| progress(*id) < progress(self.owner) && !passed(*id);
         let lagging = self.members.iter().filter(lags);
         match self.stamp.phase {
             0 => ReplicaSet::empty(),
@@ -453,6 +463,7 @@ mod tests {
                 alike: ReplicaSet::empty(),
                 nowhere: false,
                 spoilt: false,
+                passed: false,
                 standing: Standing {
                     events,
                     at_call,

@@ -99,6 +99,7 @@ pub(super) struct Given {
 
 pub(super) fn give_up(why: core::fmt::Arguments<'_>) -> ! {
     Diary::of(0).line(format_args!("refused {why}"));
+    crate::arch::permit_off(!crate::report::has_started());
     crate::arch::power_off();
 }
 

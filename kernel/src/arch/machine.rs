@@ -232,7 +232,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => partition_main as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Late | Probe::Remains | Probe::Spaces => return,
+        Probe::Astray | Probe::Late | Probe::Remains | Probe::Spaces | Probe::Off => return,
         Probe::Loop | Probe::Deaf | Probe::Shutdown | Probe::Halt | Probe::Sudden | Probe::Base => {
             return;
         }

@@ -1,6 +1,6 @@
 //! A stopped replica, as the protocol compares it.
 
-use rcoe_core::coupling::{Machine, Standing, VECTORS, list_digest};
+use rcoe_core::coupling::{Counted, Machine, Standing, VECTORS, list_digest};
 use rcoe_kernel_objects::arch::{CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, IP, SP, STATUS, STEPPING};
 use rcoe_kernel_objects::{Checksum, Kernel, fpu_words};
 
@@ -33,6 +33,7 @@ impl State {
             progress: kernel.sphere.progress(),
             ip: context[IP],
             left: 0,
+            counted: Counted::default(),
         };
         Self {
             standing,

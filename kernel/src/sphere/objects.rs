@@ -158,6 +158,7 @@ impl Sphere for Replicated {
 
     fn unhandled(&mut self, thread: Ref) {
         self.vote();
+        arch::permit_off(self.is_primary());
         if self.is_primary() {
             self.diary()
                 .line(format_args!("unhandled fault of thread {thread:?}"));

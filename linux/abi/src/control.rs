@@ -145,6 +145,11 @@ pub struct Control {
     /// CPU time after which a program that came to no vote agrees on its state, in nanoseconds; 0
     /// for never.
     pub tick_ns: AtomicU64,
+    /// What counts branches between points, in the words of `perf_event_open`: the type of the
+    /// event plus one, and which event. 0 if nothing does.
+    pub counter: AtomicU32,
+    /// See [`Control::counter`]; of breakpoints the address of an instruction.
+    pub counter_event: AtomicU64,
     /// Bytes of each slice of memory that processes share; 0 if there is no room for any.
     pub slice_bytes: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.

@@ -5,6 +5,7 @@
 
 mod attributes;
 pub(crate) mod breakpoints;
+pub(crate) mod counters;
 pub(crate) mod credentials;
 mod descriptors;
 pub(crate) mod events;
@@ -15,6 +16,7 @@ mod limits;
 mod mapping;
 mod memory;
 pub(crate) mod numbers;
+mod perf;
 pub(crate) mod polling;
 mod process;
 mod replicas;

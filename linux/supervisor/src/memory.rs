@@ -19,7 +19,7 @@ use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GATE_CLOSED, GATE_OPEN, GROUPS, JobState, LAYOUT_VERSION,
     OUTBOX_OFFSET, Queued, REGION_STRIDE, ReplicaState, Report, SIGNAL_SLOTS,
 };
-use rcoe_linux_sys::host::{self, Access, Bell, Inherited, SharedObject, SignalInfo};
+use rcoe_linux_sys::host::{self, Access, Bell, Event, Inherited, SharedObject, SignalInfo};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
@@ -139,6 +139,7 @@ impl Memory {
             (&from.defer, &to.defer),
             (&from.mask, &to.mask),
             (&from.points, &to.points),
+            (&from.counter, &to.counter),
             (&from.crowded, &to.crowded),
             (&from.supervisor, &to.supervisor),
             (&from.pgid, &to.pgid),
@@ -151,6 +152,8 @@ impl Memory {
         to.slice_ns.store(from.slice_ns.load(Relaxed), Relaxed);
         to.slice_auto.store(from.slice_auto.load(Relaxed), Relaxed);
         to.tick_ns.store(from.tick_ns.load(Relaxed), Relaxed);
+        to.counter_event
+            .store(from.counter_event.load(Relaxed), Relaxed);
         to.slice_bytes
             .store(from.slice_bytes.load(Relaxed), Relaxed);
         to.wall_cap_ns
@@ -217,6 +220,7 @@ impl Memory {
         control
             .tick_ns
             .store(settings.tick.map_or(0, nanoseconds), Relaxed);
+        tell_counter(control, settings.counter);
         control.scenes.store(settings.scenes().into(), Relaxed);
         control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
@@ -487,4 +491,11 @@ fn store_path(path: &Path, words: &[AtomicU64], length: &AtomicU32) -> Result<()
     }
     length.store(u32::try_from(bytes.len()).unwrap_or(0), Relaxed);
     Ok(())
+}
+
+/// What counts branches between points.
+fn tell_counter(control: &Control, event: Option<Event>) {
+    let (kind, event) = event.map_or((0, 0), |it| (it.kind + 1, it.event));
+    control.counter.store(kind, Relaxed);
+    control.counter_event.store(event, Relaxed);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rcoe_core::Compare;
 use rcoe_linux_abi::{CLOCK_CALLS, CLOCK_VDSO};
+use rcoe_linux_sys::host::Event;
 
 use crate::ledger::Ledger;
 use crate::notify::NotifySettings;
@@ -66,6 +67,8 @@ pub struct Settings {
     pub slice: Slice,
     /// CPU time after which a program that came to no vote agrees on its state; `None` for never.
     pub tick: Option<Duration>,
+    /// What counts branches between points; `None`: nothing, replicas meet by their states alone.
+    pub counter: Option<Event>,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
     /// Decides when the program's threads give way to each other: one seed, one interleaving.

@@ -85,6 +85,8 @@ impl Stats {
         ));
         rows.push(("points between calls", column(&|report| &report.points[0])));
         rows.push(("points not agreed on", column(&|report| &report.points[1])));
+        rows.push(("points counted from", column(&|report| &report.counted[0])));
+        rows.push(("targets passed", column(&|report| &report.counted[1])));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
         rows.push(("requests made again", column(&|report| &report.asked_again)));

@@ -16,6 +16,7 @@ extern crate std;
 #[cfg(feature = "host")]
 pub mod host;
 
+pub mod perf;
 mod raw;
 pub mod tracking;
 

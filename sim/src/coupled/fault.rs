@@ -25,6 +25,12 @@ pub enum Fault {
     FlipBoard(usize, u32),
     /// A word of its board is overwritten.
     Garble(usize, u64),
+    /// Its next run to a target finds nothing, the first time that it is there.
+    Blind,
+    /// Its counter stops.
+    StopCounter,
+    /// Its counter loses so many branches.
+    LoseBranches(u64),
     /// It ends.
     Die,
     /// It stops for a while.
@@ -37,7 +43,7 @@ impl Fault {
     pub fn random(rng: &mut Rng) -> Self {
         let bit = u32::try_from(rng.below(64)).expect("below 64");
         let low = bit % [64, 4][rng.index(2)];
-        match rng.below(20) {
+        match rng.below(24) {
             0 | 1 => Self::FlipRegister(rng.index(REGISTERS + 1), low),
             2 | 3 => Self::FlipVector(rng.index(VECTOR), low),
             4 | 5 => Self::FlipPage(rng.index(AREAS), rng.index(WORDS), low),
@@ -47,6 +53,9 @@ impl Fault {
             11..=13 => Self::FlipBoard(rng.index(1024), bit),
             14 => Self::Garble(rng.index(1024), [0, u64::MAX, rng.draw()][rng.index(3)]),
             15..=17 => Self::Die,
+            20 => Self::Blind,
+            21 => Self::StopCounter,
+            22 | 23 => Self::LoseBranches(1 + rng.below(40)),
             _ => Self::Slow,
         }
     }
@@ -66,7 +75,11 @@ impl Fault {
     pub const fn is_masked(self) -> bool {
         matches!(
             self,
-            Self::FlipStub(..) | Self::FlipList(_) | Self::FlipBoard(..) | Self::Garble(..)
+            Self::FlipStub(..)
+                | Self::FlipList(_)
+                | Self::FlipBoard(..)
+                | Self::Garble(..)
+                | Self::Blind
         )
     }
 
@@ -105,6 +118,21 @@ impl Fault {
             Self::Garble(word, value) => {
                 let at = word % board.len();
                 board[at] = value;
+            }
+            Self::Blind if process.running.is_none() => return false,
+            Self::Blind => process.blind = true,
+            Self::StopCounter => {
+                let branches = process.replica.branches;
+                let Some(meter) = &mut process.replica.meter else {
+                    return false;
+                };
+                meter.stopped = Some(branches);
+            }
+            Self::LoseBranches(lost) => {
+                let Some(meter) = &mut process.replica.meter else {
+                    return false;
+                };
+                meter.lost += lost;
             }
             Self::Die => process.alive = false,
             Self::Slow => process.slow = true,

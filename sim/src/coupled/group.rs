@@ -1,7 +1,7 @@
 //! A whole group as a value: programs, protocol states, and boards as plain words.
 
 use rcoe_core::coupling::{
-    Backend, Board, Boards, Coupler, End, LAST_PHASE, Order, Pace, Point, Shape, Stop,
+    Backend, Board, Boards, Coupler, End, LAST_PHASE, Machine as _, Order, Pace, Point, Shape, Stop,
 };
 use rcoe_core::primitive::{AtomicU64, Ordering};
 use rcoe_core::{Guards, MAX_REPLICAS, ReplicaId, ReplicaSet};
@@ -62,6 +62,10 @@ pub struct Process<T> {
     pub slow: bool,
     /// A run to a target that is under way: what it has cost, and whether the place counts.
     pub running: Option<(u64, bool)>,
+    /// It was before the target when its run began, as its counter tells.
+    pub was_before: bool,
+    /// Its next run finds nothing, since the code of its stub was hit.
+    pub blind: bool,
     /// The last point on which it acted.
     pub acted: Option<Acted>,
 }
@@ -100,6 +104,8 @@ impl<T: Backend> Group<T> {
             alive: true,
             slow: false,
             running: None,
+            was_before: false,
+            blind: false,
             acted: None,
         };
         Self {
@@ -198,13 +204,23 @@ impl<T: Backend> Process<T> {
     }
 
     fn run(&mut self, budget: u64, again: bool, steps: usize) {
-        let (mut spent, mut again) = self.running.take().unwrap_or((0, again));
+        let begun = self.running.take();
         let (stub, target) = (self.coupler.stub(), self.coupler.target());
+        if begun.is_none() && !again {
+            let here = self.replica.standing().counted;
+            self.was_before = here.is_before(&target.counted);
+        }
+        let (mut spent, mut again) = begun.unwrap_or((0, again));
         let paid = (budget, &mut spent);
         let ran = self.replica.run(stub, target, paid, &mut again, steps);
         let stop = match ran {
+            Ran::Matched if std::mem::take(&mut self.blind) => {
+                self.running = Some((spent, true));
+                return;
+            }
             Ran::Matched => Stop::Matched,
             Ran::Call => Stop::Call,
+            Ran::Paused if self.was_before && self.replica.is_past(target) => Stop::Passed,
             Ran::Paused if spent >= budget => Stop::Overran,
             Ran::Paused => {
                 self.running = Some((spent, again));

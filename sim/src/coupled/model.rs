@@ -14,7 +14,7 @@ use rcoe_core::coupling::{Backend, Pace};
 use super::check::Charge;
 use super::fault::Fault;
 use super::group::{Arena, Group, Moved};
-use super::vm::{Ins, Replica};
+use super::vm::{Ins, Meter, Replica};
 use crate::model::fingerprint;
 
 /// What to explore.
@@ -28,6 +28,8 @@ pub struct Scope<'a> {
     pub moves: usize,
     /// What an instruction costs each in CPU time.
     pub rates: &'a [u64],
+    /// A counter of branches for each, or none.
+    pub meters: &'a [Meter],
     /// What all may run, and how many phases they take.
     pub pace: Pace,
     /// Faults, of which one may strike once.
@@ -89,14 +91,13 @@ pub fn explore<T: Backend + Hash>(scope: &Scope<'_>) -> Result<Explored, Flaw> {
     let n = scope.places.len();
     let program = scope.program.into();
     let mut group = Group::<T>::new(n, &program, scope.guards);
-    for (process, (&place, &rate)) in group
-        .processes
-        .iter_mut()
-        .zip(scope.places.iter().zip(scope.rates))
-    {
-        process.replica.rate = rate;
+    for (index, process) in group.processes.iter_mut().enumerate() {
+        process.replica.rate = scope.rates[index];
+        process.replica.meter = scope.meters.get(index).copied();
+        // As if all had agreed on a point at the start.
+        process.replica.since = 1;
         process.coupler.set_pace(scope.pace);
-        for _ in 0..place {
+        for _ in 0..scope.places[index] {
             match process.replica.at_call() {
                 true => process.replica.call(),
                 false => process.replica.step(),

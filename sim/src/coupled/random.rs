@@ -6,7 +6,7 @@ use rcoe_core::{Guards, ReplicaId, ReplicaSet};
 use super::check::Charge;
 use super::fault::Fault;
 use super::group::{Arena, Group, Moved, SOON};
-use super::vm::{self, Replica};
+use super::vm::{self, Meter, Replica};
 use crate::random::{Failure as Found, Summary as Ended};
 use crate::rng::Rng;
 
@@ -133,6 +133,10 @@ impl<T: Backend> Run<T> {
         for process in &mut group.processes {
             process.replica.rate = 1 + rng.below(4);
             process.replica.visit = [0, 2, 12, 40][rng.index(4)];
+            process.replica.meter = (seed % 4 < 2).then(|| Meter {
+                others: rng.below(3),
+                ..Meter::default()
+            });
             if seed.is_multiple_of(3) {
                 process.coupler.set_pace(SOON);
             }

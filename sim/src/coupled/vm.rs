@@ -4,7 +4,7 @@
 //! Loops count in a register, in memory or in the vector state. In the latter two all registers are
 //! equal at each turn, so a look at registers alone takes one turn for another.
 
-use rcoe_core::coupling::{Extra, Machine, Standing, States, Stub, VECTORS, list_digest};
+use rcoe_core::coupling::{Counted, Extra, Machine, Standing, States, Stub, VECTORS, list_digest};
 use rcoe_core::{Kind, Trace, mix};
 
 use crate::rng::Rng;
@@ -91,8 +91,23 @@ pub struct Replica {
     pub visit: u64,
     /// Whether progress is counted in branches.
     pub counts: bool,
+    /// A counter beside CPU time, if there is one.
+    pub meter: Option<Meter>,
+    /// The attempt that found the last point, if no call is behind that.
+    pub since: u32,
     /// A fault: the next list of pages has this bit flipped.
     pub bad_list: Option<u32>,
+}
+
+/// What a counter of branches makes of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Meter {
+    /// So many branches are counted that are not the program's, or none of them.
+    pub others: u64,
+    /// So many were lost.
+    pub lost: u64,
+    /// It counts no more than that.
+    pub stopped: Option<u64>,
 }
 
 /// What a run took since its stub was put there. Nobody knows which part of it visits took.
@@ -135,6 +150,8 @@ impl Replica {
             rate: 1,
             visit: 0,
             counts,
+            meter: None,
+            since: 0,
             bad_list: None,
         }
     }
@@ -166,6 +183,27 @@ impl Replica {
     fn event(&mut self, kind: Kind, value: u64) {
         self.vm.trace.add(kind, value);
         (self.dirty, self.spent, self.branches) = (0, 0, 0);
+        self.since = 0;
+    }
+
+    /// What the counter tells.
+    fn counted(&self) -> Counted {
+        let Some(meter) = self.meter else {
+            return Counted::default();
+        };
+        let seen = self.branches.saturating_sub(meter.lost);
+        let seen = meter.stopped.map_or(seen, |most| seen.min(most));
+        Counted {
+            since: self.since,
+            least: seen,
+            most: seen + meter.others,
+        }
+    }
+
+    /// Is it behind the target, before which it was?
+    #[must_use]
+    pub fn is_past(&self, target: &Standing) -> bool {
+        target.events == self.events() && target.counted.is_before(&self.counted())
     }
 
     /// Goes through the call at which it is; not through the last one.
@@ -180,6 +218,7 @@ impl Replica {
     /// Does what is to be done at a point that all agreed on.
     pub fn act(&mut self, generation: u32) {
         self.event(POINT, u64::from(generation));
+        self.since = generation;
         self.write(MARK.0, MARK.1, self.vm.pages[MARK.0][MARK.1] + 1);
     }
 
@@ -351,6 +390,7 @@ impl Machine for Replica {
             progress: self.progress(),
             ip: self.vm.ip as u64,
             left: 0,
+            counted: self.counted(),
         }
     }
 

@@ -5,6 +5,7 @@ use core::arch::{asm, global_asm};
 use rcoe_abi::layout::{CORES_EACH, PORT_OFF, PORT_PAUSE};
 
 use super::super::memory::{read_register, write_register};
+use super::super::permit::{permit_off, spend_off};
 use super::layout::{PAUSE, PORTS, PORTS_BYTES};
 use super::{guest, interrupts, level, psci, tables};
 
@@ -161,9 +162,16 @@ pub(in crate::arch) fn retire() -> ! {
     park()
 }
 
+/// The firmware's function by which the machine is switched off.
+pub(in crate::arch) const OFF_WORD: u32 = psci::SYSTEM_OFF as u32;
+
 /// Switches the machine off.
+///
+/// # Panics
+/// If there is no permit for it.
+#[inline(never)]
 pub(crate) fn power_off() -> ! {
-    psci::system_off();
+    psci::system_off(spend_off());
     park()
 }
 
@@ -191,6 +199,7 @@ pub(crate) fn port_in(port: u16, width: u8) -> u32 {
 /// Writes a port of 1, 2 or 4 bytes; not one that is not aligned.
 pub(crate) fn port_out(port: u16, width: u8, value: u32) {
     if port == PORT_OFF {
+        permit_off(true);
         power_off();
     }
     if let Some(address) = port_address(port, width) {

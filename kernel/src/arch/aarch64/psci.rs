@@ -46,6 +46,6 @@ pub(super) fn is_off(core: u64) -> bool {
 }
 
 /// Switches the machine off.
-pub(super) fn system_off() {
-    call(SYSTEM_OFF, [0; 3]);
+pub(super) fn system_off(function: u32) {
+    call(function.into(), [0; 3]);
 }

@@ -4,6 +4,8 @@ use core::arch::asm;
 
 use rcoe_abi::layout::PORT_OFF;
 
+use crate::arch::permit::spend_off;
+
 /// Reads a model-specific register.
 pub(in crate::arch) fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
@@ -124,9 +126,17 @@ pub(in crate::arch) fn retire() -> ! {
     park()
 }
 
+/// The port by which the machine is switched off.
+pub(in crate::arch) const OFF_WORD: u32 = PORT_OFF as u32;
+
 /// Switches the machine off.
+///
+/// # Panics
+/// If there is no permit for it.
+#[inline(never)]
+#[expect(clippy::cast_possible_truncation, reason = "it is a port's number")]
 pub(crate) fn power_off() -> ! {
-    port_out(PORT_OFF, 4, 0);
+    port_out(spend_off() as u16, 4, 0);
     park()
 }
 

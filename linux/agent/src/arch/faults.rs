@@ -12,6 +12,7 @@ use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 use crate::arch::entry::{self, Cpu, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::arch::leaf;
+use crate::calls::points::counter;
 use crate::kernel::{self, count};
 use crate::memory::{deferred, guest};
 use crate::sys;
@@ -99,6 +100,7 @@ pub(crate) const fn bit(signal: u32) -> u64 {
 /// Syscall User Dispatch caught a call: go on at the entry as if the site had been rewritten.
 #[unsafe(export_name = "rcoe_handle_dispatch")]
 extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UContext) {
+    counter::end();
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, context) = unsafe { (&*info, &mut *context) };
     let kernel = kernel::kernel();
@@ -119,8 +121,14 @@ extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UCon
 /// A fault of an instruction, in the program or in the agent.
 #[unsafe(export_name = "rcoe_handle_fault")]
 extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext) {
+    let interruption = counter::enter();
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, context) = unsafe { (&*info, &mut *context) };
+    fault(signal, info, context);
+    counter::leave(interruption);
+}
+
+fn fault(signal: u32, info: &SigInfo, context: &mut UContext) {
     let rip = context.machine.rip;
     if signal == nr::SIGTRAP && crate::calls::points::is_trap(info, context) {
         return;
@@ -197,6 +205,7 @@ fn arrive(machine: &mut SigContext) {
 /// The host says that a timer of the program is due; the primary says so with its next record.
 #[unsafe(export_name = "rcoe_handle_timer")]
 extern "C" fn on_timer(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    let interruption = counter::enter();
     leave_call(context);
     // SAFETY: the kernel's context on the handler's own stack.
     let context = unsafe { &mut *context };
@@ -205,28 +214,33 @@ extern "C" fn on_timer(_signal: u32, _info: *const SigInfo, context: *mut UConte
         crate::calls::timers::end_if_fatal(kernel::kernel());
     }
     crate::calls::points::called(context);
+    counter::leave(interruption);
 }
 
 /// Effects wait: if the program computes, those that all have come to go out here. Inside the agent
 /// that is done on the way.
 #[unsafe(export_name = "rcoe_handle_tick")]
 extern "C" fn on_tick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    let interruption = counter::enter();
     // SAFETY: the kernel's context on the handler's own stack.
     let context = unsafe { &mut *context };
     if !guest::is_agent(context.machine.rip, 1) {
         crate::calls::outgoing::tick(kernel::kernel());
         crate::calls::points::look(context);
     }
+    counter::leave(interruption);
 }
 
 /// Something asynchronous waits for the program: leave a blocking call.
 #[unsafe(export_name = "rcoe_handle_kick")]
 extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    let interruption = counter::enter();
     leave_call(context);
     // SAFETY: the kernel's context on the handler's own stack.
     let context = unsafe { &mut *context };
     admit_signals(context);
     crate::calls::points::called(context);
+    counter::leave(interruption);
 }
 
 fn leave_call(context: *mut UContext) {

@@ -19,6 +19,7 @@ use rcoe_core::coupling::End;
 use crate::arch::entry::{TrapFrame, landing, point_from};
 use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::{look_around, processes, signals};
+pub(crate) use crate::coupling::counter;
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
 use crate::protocol::meeting::{self, Outcome, Why, Wish};
@@ -259,4 +260,5 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
         signals::deliver_at_point(kernel, frame);
     }
     look_around(kernel, frame, true);
+    meeting::count_branches(kernel);
 }

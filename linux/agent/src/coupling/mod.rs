@@ -14,6 +14,7 @@
 //! * [`pages`]: which pages were written.
 //! * `watch`: a breakpoint of the processor instead of the jump and the stub, for code that may
 //!   change while it runs.
+//! * [`counter`]: how many branches the program has made since a point.
 //! * [`site`]: the one stub or breakpoint that there is at a time.
 //! * [`blocks`], [`machine`]: memory and the whole state as two replicas compare them.
 //!
@@ -21,6 +22,7 @@
 //! who waits how long, and what is voted is the protocol's.
 
 pub(crate) mod blocks;
+pub(crate) mod counter;
 pub(crate) mod decode;
 pub(crate) mod emit;
 pub(crate) mod loops;

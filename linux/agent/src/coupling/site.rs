@@ -75,6 +75,14 @@ impl Spot {
             Self::Breakpoint(at) => *at,
         }
     }
+
+    /// Does it take the place of the instruction there, or stop before it?
+    pub(crate) fn takes(&self, instruction: u64) -> bool {
+        match self {
+            Self::Jump(window) => (window.at..window.end()).contains(&instruction),
+            Self::Breakpoint(at) => *at == instruction,
+        }
+    }
 }
 
 /// A stub, a breakpoint, or none.
@@ -187,7 +195,9 @@ impl Site {
 
     /// A replica goes on that is anywhere, and comes to the place if it is there.
     pub(crate) fn resume(&self, cpu: &mut Cpu) {
-        cpu.rflags &= !RESUME;
+        if self.is_watched(cpu.rip) {
+            cpu.rflags &= !RESUME;
+        }
         if let Some(stub) = &self.stub {
             cpu.rip = stub.resumed(cpu.rip);
         }
@@ -231,6 +241,16 @@ impl Site {
             Err(Unwritten::Changed) => false,
             done => done.map(|()| true).expect("code is written as before"),
         }
+    }
+
+    /// Visits to the stub, if there is one.
+    pub(crate) fn visits(&self) -> u64 {
+        self.stub.as_ref().map_or(0, |_| data().visits())
+    }
+
+    /// Is everybody stopped there who has what is wanted? A breakpoint may miss a visit.
+    pub(crate) const fn is_certain(&self) -> bool {
+        self.stub.is_some()
     }
 
     /// How much of the CPU time since it was planted went into visits.

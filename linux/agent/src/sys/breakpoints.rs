@@ -9,43 +9,15 @@
 //! Not covered: hosts that offer none, as containers that refuse `perf_event_open`; processors have
 //! four, which others may use up.
 
-use linux_raw_sys::errno::EMFILE;
-use linux_raw_sys::general as nr;
-use rcoe_linux_sys::{syscall3, syscall5};
+use rcoe_linux_sys::perf::Attributes;
 
-use crate::sys::{Errno, FIRST_OWN, check, close, duplicate, error, with_most_descriptors};
+use crate::sys::Errno;
+use crate::sys::perf::{close_own, enable, open};
 
 /// What the signal of a breakpoint has for a code.
 pub(crate) const TRAP_PERF: i32 = 6;
 
-/// The kernel's `struct perf_event_attr`, as far as it goes up to the data of the signal.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    samples: u64,
-    reads: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
-    address: u64,
-    len: u64,
-    rest: [u64; 7],
-}
-
-const _: () = assert!(size_of::<Attributes>() == 128);
-
-/// Of the kind of event, and of the breakpoint.
-const BREAKPOINT: u32 = 5;
-const EXECUTION: u32 = 4;
-/// Neither the kernel nor a hypervisor is stopped; it is gone with `execve`; and a signal comes
-/// before the thread goes on.
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const REMOVE_ON_EXEC: u64 = 1 << 36;
+/// A signal comes before the thread goes on.
 const SIGNAL: u64 = 1 << 37;
 
 /// One that stands.
@@ -59,54 +31,22 @@ impl Breakpoint {
     /// The host or the processor has none.
     pub(crate) fn set(at: u64) -> Result<Self, Errno> {
         let attributes = Attributes {
-            kind: BREAKPOINT,
-            size: 128,
+            kind: Attributes::BREAKPOINT,
+            size: Attributes::BYTES,
             period: 1,
-            flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC | SIGNAL,
-            breakpoint: EXECUTION,
+            flags: Attributes::OF_USER | Attributes::REMOVE_ON_EXEC | SIGNAL,
+            breakpoint: Attributes::EXECUTION,
             address: at,
             len: size_of::<usize>() as u64,
             ..Attributes::default()
         };
-        let opened = with_most_descriptors(|| open(&attributes));
-        let fd = check(opened)?;
-        Ok(Self(fd))
+        open(&attributes).map(Self)
     }
 
     /// Takes it away, also from those who have inherited the descriptor.
     pub(crate) fn remove(self) {
-        const DISABLE: u64 = 0x2401;
         let Self(fd) = self;
-        // SAFETY: no memory involved. It stands, so nothing can go wrong.
-        let _ = unsafe { syscall3(u64::from(nr::__NR_ioctl), fd, DISABLE, 0) };
+        enable(fd, false);
         close_own(fd);
     }
-}
-
-/// Its descriptor, beyond those of the program.
-fn open(attributes: &Attributes) -> i64 {
-    const CLOSE_ON_EXEC: u64 = 1 << 3;
-    const ANY: u64 = (-1_i64).cast_unsigned();
-    let at = (&raw const *attributes) as u64;
-    // SAFETY: the structure is whole, and tells how long it is.
-    let opened = unsafe {
-        syscall5(
-            u64::from(nr::__NR_perf_event_open),
-            at,
-            0,
-            ANY,
-            ANY,
-            CLOSE_ON_EXEC,
-        )
-    };
-    let Ok(fd) = check(opened) else {
-        return opened;
-    };
-    let own = duplicate(fd, FIRST_OWN);
-    close_own(fd);
-    if own < 0 { error(EMFILE) } else { own }
-}
-
-fn close_own(fd: u64) {
-    close(i32::try_from(fd).expect("descriptors are small"));
 }

@@ -6,6 +6,7 @@
 //! is for the agent, which has neither.
 
 mod birth;
+mod branches;
 mod deputy;
 mod doorbell;
 mod guardian;
@@ -20,6 +21,7 @@ mod tracing;
 mod usage;
 
 pub use birth::Inherited;
+pub use branches::{Event, conditional_branches, exact_branches};
 pub use deputy::{Deputy, terminal_device};
 pub use doorbell::Bell;
 pub use guardian::Guardian;

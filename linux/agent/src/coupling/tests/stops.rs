@@ -3,10 +3,11 @@
 use std::cell::Cell;
 
 use crate::arch::entry::restorer_address;
-use crate::arch::frames::{SigInfo, UContext};
+use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::coupling::decode::{Decoded, Flow, Refused};
 use crate::coupling::patch::Unwritten;
 use crate::coupling::place::{Choice, choose, window};
+use crate::coupling::site::{Site, Spot};
 use crate::coupling::state::Source;
 use crate::coupling::stub::{Place, Stop, Stub, Wanted};
 use crate::coupling::tests::harness::{Came, Fixture, machine, signal_stack};
@@ -395,4 +396,34 @@ fn a_visit_costs() {
         let cost = timed(Some(&Wanted { general, words })) - plain;
         println!("{what}: {cost:.2} ns a visit");
     }
+}
+
+#[test]
+fn only_the_breakpoint_that_is_to_stop_it_stops_who_goes_on() {
+    const RESUME: u64 = 1 << 16;
+    let mut cpu = SigContext::default().cpu();
+    (cpu.rip, cpu.rflags) = (restorer_address(), RESUME);
+    let mut site = Site::EMPTY;
+    site.resume(&mut cpu);
+    assert_eq!(
+        cpu.rflags, RESUME,
+        "a visit that was counted is not counted twice"
+    );
+    if site.watch(cpu.rip, 0).is_ok() {
+        site.resume(&mut cpu);
+        assert_eq!(cpu.rflags, 0);
+        site.take_out();
+    }
+}
+
+#[test]
+fn a_spot_takes_the_place_of_what_the_jump_overwrites() {
+    let (program, place) = programs::counting();
+    let it = Fixture::new(program);
+    let window = it.window(place);
+    let jump = Spot::Jump(window);
+    assert!(window.instructions().all(|(at, ..)| jump.takes(at)));
+    assert!(!jump.takes(window.at - 1) && !jump.takes(window.end()));
+    let breakpoint = Spot::Breakpoint(7);
+    assert!(breakpoint.takes(7) && !breakpoint.takes(8));
 }

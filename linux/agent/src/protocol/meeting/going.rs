@@ -12,10 +12,13 @@
 use core::sync::atomic::Ordering;
 
 use rcoe_core::Signature;
-use rcoe_core::coupling::{Backend as _, End, Machine as _, Order, Point, Standing, States, Stop};
+use rcoe_core::coupling::{
+    Backend as _, Counted, End, Machine as _, Order, Point, Standing, States, Stop, way,
+};
 
 use crate::arch::context;
 use crate::arch::frames::{SigInfo, UContext};
+use crate::coupling::counter;
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::site::Spot;
 use crate::coupling::state::layout;
@@ -67,8 +70,8 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
                 false
             }
             Order::Run { budget, again } => {
-                let progress = look(kernel, context).standing().progress;
-                run(kernel, budget, again, progress);
+                let standing = look(kernel, context).standing();
+                run(kernel, budget, again, &standing);
                 place_in_stub(kernel, context);
                 true
             }
@@ -94,6 +97,7 @@ pub(super) fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
         progress: meeting.progress(kernel.clock.now()),
         ip: context.machine.rip,
         left: 0,
+        counted: meeting.counted(),
     };
     let bases = context::bases();
     Interrupted::new(standing, &context.machine, bases, layout(), number)
@@ -105,6 +109,12 @@ fn is_beyond(kernel: &mut Kernel, context: &UContext) -> bool {
     let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.note_registers(now, context);
+    if meeting
+        .counted()
+        .is_before(&meeting.coupler.target().counted)
+    {
+        return false;
+    }
     let is_here = meeting.steps_made.number(events) == meeting.coupler.target().events;
     is_here && meeting.correct(now).is_some_and(|ahead| ahead < -BEYOND_NS)
 }
@@ -137,14 +147,15 @@ pub(super) fn set_stepping(context: &mut UContext, on: bool) {
     context.machine.set_cpu(&cpu);
 }
 
-/// This replica is to go to the target, having come so far.
-fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
+/// This replica is to go to the target, from here.
+fn run(kernel: &mut Kernel, budget: u64, again: bool, standing: &Standing) {
     let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;
     let events = meeting.steps_made.number(events);
     let target = *meeting.coupler.target();
     let here = !target.at_call && events == target.events;
-    let lag = target.progress.saturating_sub(progress);
+    let lag = target.progress.saturating_sub(standing.progress);
+    let lag = way(standing, &target).unwrap_or(lag);
     // Later in an attempt it is a guess how far who has come: what visits to stubs take is one.
     let first = meeting.coupler.stamp().phase == 1;
     let near = lag / NEAR + States::doubt(target.progress) / 4;
@@ -152,6 +163,9 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
         true => lag.saturating_sub(near),
         false => 0,
     };
+    if !again {
+        meeting.searched_from = Counted::default();
+    }
     meeting.order_run(budget, free, again);
     meeting.begin_visits(again);
     if here && free == 0 {
@@ -216,6 +230,7 @@ pub(super) fn plant(kernel: &mut Kernel) {
         // Refused: it runs for its time, and is ahead then.
         let _ = meeting.plant(&spot, wanted);
     }
+    meeting.search_from_here();
 }
 
 /// The interrupted program goes on while a stub stands.
@@ -308,4 +323,25 @@ pub(super) fn end_run(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
         _ => placing::stop(kernel),
     }
     drive(kernel, context)
+}
+
+/// This replica has passed the target.
+pub(super) fn passed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    if !uproot(kernel, context) {
+        return Outcome::GoOn;
+    }
+    count(&kernel.report.counted[1], 1);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.ran(Stop::Passed, cpu_now());
+    drive(kernel, context)
+}
+
+/// A point is over, and the program goes on: its branches are counted from here on, if the run
+/// wants that.
+pub(crate) fn count_branches(kernel: &mut Kernel) {
+    let meeting = &kernel.replica.env().meeting;
+    let since = meeting.coupler.stamp().generation;
+    if !kernel.alone && meeting.is_on() && counter::begin(kernel.control, since) {
+        count(&kernel.report.counted[0], 1);
+    }
 }

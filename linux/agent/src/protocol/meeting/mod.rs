@@ -24,6 +24,7 @@ mod progress;
 mod reading;
 mod spots;
 mod steps;
+mod stretch;
 mod ticks;
 mod timers;
 mod visits;
@@ -33,12 +34,15 @@ mod worth;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use rcoe_core::coupling::list_digest;
-use rcoe_core::coupling::{Boards, Coupler, End, LAST_PHASE, Pace, Point, Standing, States, Stop};
+use rcoe_core::coupling::{
+    Boards, Counted, Coupler, End, LAST_PHASE, Pace, Point, Standing, States, Stop,
+};
 use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
 
 use crate::arch::context;
 use crate::arch::entry::{TrapFrame, entry_address};
 use crate::arch::frames::UContext;
+use crate::coupling::counter;
 use crate::coupling::site::Site;
 use crate::coupling::state::General;
 use crate::kernel::{Kernel, count};
@@ -48,8 +52,8 @@ use crate::memory::regions;
 use crate::protocol::patience::Patience;
 use crate::sys;
 
-pub(crate) use going::reads;
-use going::{TRAP, drive, end_run, plant, plant_late, set_stepping, uproot};
+use going::{TRAP, drive, end_run, passed, plant, plant_late, set_stepping, uproot};
+pub(crate) use going::{count_branches, reads};
 use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
@@ -135,6 +139,8 @@ pub(crate) struct Meeting {
     before: Signature,
     step: u64,
     steps_made: Steps,
+    /// From where on this run is stopped where it has the target's state.
+    searched_from: Counted,
     /// Who came to points then.
     party: Party,
     /// The changes that attempts know of.
@@ -192,6 +198,7 @@ impl Meeting {
             before: Signature::default(),
             step: 0,
             steps_made: Steps::default(),
+            searched_from: Counted::default(),
             party: Party::new(who.members),
             settled: 0,
             base: 0,
@@ -436,6 +443,9 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
         Doing::Running {
             since, left, free, ..
         } => {
+            if meeting.has_passed() {
+                return passed(kernel, context);
+            }
             let now = cpu_now();
             let spent = now.saturating_sub(since + meeting.toll(now));
             let (beyond, near) = where_it_is(kernel, context);
@@ -550,6 +560,7 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 /// What comes next, a call or a fault, is behind this.
 #[cold]
 pub(crate) fn mark(kernel: &mut Kernel) {
+    counter::end();
     note(kernel);
     let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;

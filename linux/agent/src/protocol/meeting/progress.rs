@@ -9,6 +9,7 @@
 //! Contract: a guess, by which it is chosen who goes to whom and for how long. Nothing is agreed by
 //! it.
 
+use crate::coupling::counter;
 use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 /// So long after a point, in CPU time, it is known at which time each call was.
@@ -77,6 +78,7 @@ impl Meeting {
             return;
         }
         let toll = self.toll(cpu_now());
+        counter::add_visits(self.site.visits());
         self.site.take_out();
         self.leave_out(toll);
         if let Doing::Running { since, .. } = &mut self.doing {

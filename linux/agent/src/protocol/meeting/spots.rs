@@ -13,6 +13,7 @@ use core::ops::Range;
 
 use crate::arch::context;
 use crate::arch::frames::UContext;
+use crate::coupling::counter;
 use crate::coupling::decode::Refused;
 use crate::coupling::loops;
 use crate::coupling::machine::general_of;
@@ -90,7 +91,13 @@ pub(super) fn can_begin(kernel: &Kernel, rip: u64) -> bool {
 
 /// How a replica is stopped there, if it can be.
 pub(super) fn at(kernel: &Kernel, at: u64) -> Option<Spot> {
-    with_surroundings(kernel, at, |around| spot(at, around)).flatten()
+    let spot = with_surroundings(kernel, at, |around| spot(at, around)).flatten();
+    spot.filter(|spot| !is_counted(kernel, spot))
+}
+
+/// Are visits counted to an instruction there? They would be so twice, or not at all.
+fn is_counted(kernel: &Kernel, spot: &Spot) -> bool {
+    counter::instruction(kernel.control).is_some_and(|counted| spot.takes(counted))
 }
 
 /// The place behind the loop around `rip`, as far as that can be told.
@@ -100,20 +107,24 @@ pub(super) fn behind_loop(kernel: &Kernel, rip: u64) -> Option<Spot> {
         _ if around.made.is_some() => spot(loops::way_out(rip, around)?, around),
         _ => None,
     };
-    with_surroundings(kernel, rip, behind).flatten()
+    let spot = with_surroundings(kernel, rip, behind).flatten();
+    spot.filter(|spot| !is_counted(kernel, spot))
 }
 
 /// The next place of a replica that is at `rip`, and has made so many instructions to find one.
 pub(super) fn next(kernel: &Kernel, rip: u64, steps: u32) -> Option<Next> {
-    with_surroundings(kernel, rip, |around| match choose(rip, around) {
+    let next = with_surroundings(kernel, rip, |around| match choose(rip, around) {
         Choice::At(window) if is_private(window.at) => Some(Next::At(Spot::Jump(window))),
         Choice::Call(_) => Some(Next::Call),
         Choice::At(_) | Choice::Refused(_) if around.made.is_none() => None,
         // Around and around in a loop of which no part can take a jump.
         _ if steps >= STEPS && Site::can_watch(rip) => Some(Next::At(Spot::Breakpoint(rip))),
         _ => Some(Next::Step),
-    })
-    .flatten()
+    });
+    match next.flatten() {
+        Some(Next::At(spot)) if is_counted(kernel, &spot) => Some(Next::Step),
+        next => next,
+    }
 }
 
 /// The processor has stopped this replica at a breakpoint: it is where it goes to, or passes by.
