@@ -51,7 +51,25 @@ const FLAGS: (&str, &str) = (
     "-Cno-redzone=no",
 );
 
+/// Does the compiler have the target? What cargo says where it has not is not what is to be done.
+fn find_target() -> Result<(), Box<dyn Error>> {
+    let rustc = env::var_os("RUSTC").ok_or("not run by cargo")?;
+    let mut command = Command::new(rustc);
+    command.args(["--print", "target-libdir", "--target", TARGET]);
+    let libraries = command.output()?;
+    let libraries = String::from_utf8(libraries.stdout)?;
+    if Path::new(libraries.trim()).is_dir() {
+        return Ok(());
+    }
+    let line = format!("rustup target add {TARGET}");
+    Err(
+        format!("a target of the Rust compiler is missing; run this, then try again: {line}")
+            .into(),
+    )
+}
+
 fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
+    find_target()?;
     let cargo = env::var_os("CARGO").ok_or("not run by cargo")?;
     let mut command = Command::new(cargo);
     command.current_dir(root).args([
@@ -74,8 +92,7 @@ fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
     if status.success() {
         Ok(())
     } else {
-        let hint = format!("if the target is missing: rustup target add {TARGET}");
-        Err(format!("the agent did not build: {status}; {hint}").into())
+        Err(format!("the agent did not build: {status}").into())
     }
 }
 
