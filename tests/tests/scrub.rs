@@ -73,9 +73,6 @@ int main(void) {
   return ticks ? caught : 0;
 }";
 
-/// Has all vector registers changed between calls that go straight, and looks at them afterwards.
-const VECTORS: &str = include_str!("scrub/vectors.c");
-
 /// Starts a program that reads from the pipe `input`.
 fn start(scene: &Scene, source: &str) -> (Group, String) {
     start_with(scene, source, &["-n", "3", "--scrub", "64"])
@@ -220,22 +217,6 @@ fn nothing_differs_in_healthy_replicas() {
         let repairs = events.iter().filter(|event| event["type"] == "scrub");
         assert_eq!(repairs.collect::<Vec<_>>(), Vec::<&Value>::new());
     }
-}
-
-#[test]
-fn vector_registers_that_no_call_has_saved_are_no_difference() {
-    let scene = Scene::new();
-    scene.write("input", "");
-    let (group, program) = start_with(&scene, VECTORS, &["-n", "3", "--scrub", "1024"]);
-    for _ in 0..4 {
-        pass(&group, symbol(&program, "data"));
-    }
-    scene.write("stop", "");
-    let (outcome, events) = group.finish();
-    assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
-    let counts = &events.last().unwrap()["counts"];
-    assert_eq!(counts["repairs"], 8, "{events:?}");
-    assert_eq!(counts["divergences"], 0);
 }
 
 /// Stops the supervisor, with no order under way; returns its process id.

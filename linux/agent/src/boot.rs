@@ -180,7 +180,6 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     first_meeting(image, rsp);
     wait_at_gate(image.entry);
     let frame = TrapFrame {
-        xmm: [[0; 2]; 16],
         cpu: Cpu::at(image.entry, rsp),
     };
     enter_program(&frame)

@@ -10,17 +10,12 @@
 //! `rcx` and is free to clobber `r11`. The entry switches to the agent's own stack, so the
 //! program's stack, including its red zone, is never touched.
 //!
-//! Vector registers stay where they are: the agent's image is compiled for a target that has none
-//! (see `build.rs` of the supervisor), and of what is written by hand nothing changes them but what
-//! says so. A call that goes straight has them unsaved from its beginning to its end. On all other
-//! ways the frame has their lower halves, from [`keep_vectors`] on, and they are loaded from it at
-//! the end. Their upper halves and everything else of the extended state stay as they are.
-//!
-//! Contract: what a frame that is not kept has instead is what a call before has left there, which
-//! differs between replicas, one of which may go straight where its sibling does not. So nothing
-//! compares or copies the agent's memory before all have kept them ([`keep_vectors`]): orders to do
-//! so are carried out in calls and at points, and never while a fault is handled, whose signal's
-//! frame has the program's registers.
+//! The extended state (vectors, floating point) is nowhere saved on the way: in the agent the
+//! program's is in the registers, from the beginning of a call or point to its end. Invariant: no
+//! compiled code changes it, as the image's target has no such registers (see `build.rs` of the
+//! supervisor, whose tests look for them in the image), and what is written by hand loads what it
+//! has changed ([`without_vectors`]). Only what gives the program other values changes it: another
+//! thread, a signal's frame that is taken back, a program that begins.
 //!
 //! Not covered: faults. They are handled inside their signal handler (see [`crate::arch::faults`]),
 //! because a faulting instruction leaves no register free.
@@ -37,16 +32,13 @@ use crate::sys;
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrapFrame {
-    /// `xmm0` to `xmm15`, if they are kept.
-    pub xmm: [[u64; 2]; 16],
-    /// Everything else.
+    /// All but the extended state.
     pub cpu: Cpu,
 }
 
 impl TrapFrame {
     /// No registers at all, for a place where some will be put.
     pub(crate) const ZERO: Self = Self {
-        xmm: [[0; 2]; 16],
         cpu: Cpu {
             regs: Registers {
                 r15: 0,
@@ -127,7 +119,7 @@ pub(crate) struct Registers {
     pub rax: u64,
 }
 
-const _: () = assert!(size_of::<TrapFrame>() == 416);
+const _: () = assert!(size_of::<TrapFrame>() == 160);
 
 /// Size of the stack the agent runs on while it handles a system call.
 pub const AGENT_STACK_BYTES: usize = 1024 * 1024;
@@ -195,8 +187,8 @@ unsafe extern "C" {
     fn rcoe_call_interrupted();
     fn rcoe_keep_vectors(xmm: *mut [[u64; 2]; 16]);
     fn rcoe_load_vectors(xmm: *const [[u64; 2]; 16]);
-    fn rcoe_save_extended(xmm: *const [[u64; 2]; 16], area: *mut u8);
-    fn rcoe_load_extended(area: *const u8, xmm: *mut [[u64; 2]; 16]);
+    fn rcoe_save_extended(area: *mut u8);
+    fn rcoe_load_extended(area: *const u8);
     fn rcoe_point();
     fn rcoe_landing();
     static mut RCOE_GUARD_STACK: u64;
@@ -245,7 +237,6 @@ rcoe_entry:
     push r13
     push r14
     push r15
-    sub rsp, 256
     test dword ptr [rsp + {flags_offset}], {alignment_check} | {nested_task} | {backwards}
     jnz 4f
 5:  mov rdi, rsp
@@ -267,10 +258,6 @@ rcoe_entry:
     mov rsp, qword ptr [rsp + {rsp}]
     jmp rcx
 rcoe_leave:
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmm\n, xmmword ptr [rsp + 16*\n]
-    .endr
-    add rsp, 256
     cmp al, {all_registers}
     pop r15
     pop r14
@@ -328,10 +315,6 @@ rcoe_point:
     push r13
     push r14
     push r15
-    sub rsp, 256
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rsp + 16*\n], xmm\n
-    .endr
     cld
     pushfq
     and dword ptr [rsp], ~{alignment_check}
@@ -454,25 +437,18 @@ rcoe_load_vectors:
 
     .globl rcoe_save_extended
 rcoe_save_extended:
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmm\n, xmmword ptr [rdi + 16*\n]
-    .endr
     mov eax, -1
     mov edx, -1
-    xsave64 [rsi]
+    xsave64 [rdi]
     ret
 
     .globl rcoe_load_extended
 rcoe_load_extended:
-    mov rcx, rsi
     // But for the rights of protection keys, which are not offered: code that is overwritten for a
     // while has one, by which the program cannot read it.
     mov eax, {all_but_rights}
     mov edx, -1
     xrstor64 [rdi]
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rcx + 16*\n], xmm\n
-    .endr
     ret
     .popsection
 
@@ -642,20 +618,6 @@ pub(crate) fn interrupted_landing(rip: u64) -> Option<u64> {
     (rip >= start && rip < end).then_some(rcoe_call_interrupted as *const () as u64)
 }
 
-/// The frame of a call, at the top of the agent's stack.
-fn top_frame() -> *mut TrapFrame {
-    (stack_range().1 - size_of::<TrapFrame>() as u64) as *mut TrapFrame
-}
-
-/// In a call: its frame has the program's vector registers from here on, and they are loaded from
-/// it at the end unless the call ends with [`Leave::Result`]. Once more does no harm as long as
-/// nothing has changed them there.
-#[inline]
-pub(crate) fn keep_vectors() {
-    // SAFETY: within the stack, whose top is a frame for as long as the agent is in a call.
-    unsafe { rcoe_keep_vectors(&raw mut (*top_frame()).xmm) };
-}
-
 /// Does `work`, after which vector registers are as they were before, whatever it does to them.
 #[inline]
 pub(crate) fn without_vectors<T>(work: impl FnOnce() -> T) -> T {
@@ -675,22 +637,23 @@ pub(crate) fn without_vectors<T>(work: impl FnOnce() -> T) -> T {
 /// # Safety
 /// `area` must be writable, aligned, and as large as the CPU says for the enabled features, with
 /// the header zeroed.
-pub(crate) unsafe fn save_extended(frame: &TrapFrame, area: *mut u8) {
+pub(crate) unsafe fn save_extended(area: *mut u8) {
     // SAFETY: forwarded from the caller.
-    unsafe { rcoe_save_extended(&raw const frame.xmm, area) }
+    unsafe { rcoe_save_extended(area) }
 }
 
 /// Loads the program's whole extended state from `area`.
 ///
 /// # Safety
-/// `area` must hold a valid XSAVE image; a malformed one faults.
-pub(crate) unsafe fn load_extended(frame: &mut TrapFrame, area: *const u8) {
+/// `area` must hold a valid XSAVE image; a malformed one faults. No code that was compiled for
+/// vector registers expects anything in them.
+pub(crate) unsafe fn load_extended(area: *const u8) {
     // SAFETY: forwarded from the caller.
-    unsafe { rcoe_load_extended(area, &raw mut frame.xmm) }
+    unsafe { rcoe_load_extended(area) }
 }
 
 /// Puts the whole extended state into the state in which a program starts.
-pub(crate) fn reset_extended(frame: &mut TrapFrame) {
+pub(crate) fn reset_extended() {
     #[repr(C, align(64))]
     struct Area([u32; 256]);
     const CONTROL_WORD: u32 = 0x37f;
@@ -699,5 +662,5 @@ pub(crate) fn reset_extended(frame: &mut TrapFrame) {
     area.0[0] = CONTROL_WORD;
     area.0[6] = MXCSR;
     // SAFETY: an aligned image whose header says that every component is in its initial state.
-    unsafe { load_extended(frame, area.0.as_ptr().cast()) };
+    unsafe { load_extended(area.0.as_ptr().cast()) };
 }

@@ -43,7 +43,7 @@ pub(crate) use signals::targets;
 use straight::Way;
 
 pub(crate) use self::straight::ways::Calm;
-use crate::arch::entry::{Leave, TrapFrame, keep_vectors};
+use crate::arch::entry::{Leave, TrapFrame};
 use crate::arch::rseq::Words;
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::deferred;
@@ -114,11 +114,9 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
 fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
     let (nr, raw) = arguments_of(frame);
     if kernel.replica.env().meeting.is_under_way() {
-        keep_vectors();
         points::at_call(kernel);
     }
     let Some(entry) = rcoe_linux_syscalls::entry(nr) else {
-        keep_vectors();
         frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
         look_around(kernel, frame, false);
         return Leave::Registers;
@@ -148,7 +146,6 @@ const fn arguments_of(frame: &TrapFrame) -> (u64, [u64; 6]) {
 #[cold]
 #[inline(never)]
 fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> Leave {
-    keep_vectors();
     let all_registers = handle(kernel, frame, call, way);
     look_around(kernel, frame, false);
     Leave::with(all_registers)

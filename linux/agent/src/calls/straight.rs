@@ -36,7 +36,7 @@ use rcoe_linux_syscalls::{
     Arg, Class, Content, Offset, Opens, Resolved, Special, Terminal, Time, Waits,
 };
 
-use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, keep_vectors, unkept_call};
+use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
     Call, after, agreed, arguments_of, emulated, go_on, io, made, order, outgoing, paths,
     processes, signals, stat_class,
@@ -593,10 +593,9 @@ fn tell(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
     io::tell(kernel, call, result)
 }
 
-/// All that the long way does with a result. An order may have come with it.
+/// All that the long way does with a result.
 #[cold]
 fn conclude(kernel: &mut Kernel, call: &Call, repeatable: bool, result: i64) -> i64 {
-    keep_vectors();
     let result = io::go_on(kernel, call, repeatable, result);
     if call.what.class == Class::Output {
         io::signal_failure(kernel, call, result);
