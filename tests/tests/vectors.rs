@@ -15,7 +15,7 @@ fn calls_loops_and_faults_leave_registers_alone() {
     for options in [
         &["-n", "1"][..],
         &["-n", "2"],
-        &["-n", "3", "--scrub", "1024"],
+        &["-n", "3", "--scrub", "64"],
         &["-n", "2", "--compare", "every"],
         &["-n", "2", "--compare", "io", "--clock", "calls"],
     ] {
