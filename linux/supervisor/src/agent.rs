@@ -36,8 +36,8 @@ mod tests {
         "rcoe_vdso_entry",
     ];
 
-    /// Does an instruction, as it is listed, have to do with vectors, floating point or how both are
-    /// computed?
+    /// Does an instruction, as it is listed, have to do with vectors, floating point or how both
+    /// are computed?
     fn is_extended(instruction: &str) -> bool {
         const REGISTERS: [&str; 7] = ["xmm", "ymm", "zmm", "tmm", "mm", "st", "k"];
         // There is none of another kind that begins with these letters and is for programs.
