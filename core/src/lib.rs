@@ -64,5 +64,5 @@ pub use posts::POSTS;
 pub use prompt::Meeting;
 pub use recorder::{RECORDED, WIDE};
 pub use replica::{ActionSet, Consumed, Env, Replica, Wait, Waited};
-pub use ring::{Checksum, HEADER, MAX_RECORD, Place, Port};
+pub use ring::{Checksum, HEADER, MAX_RECORD, Place, Port, SUM_LANES};
 pub use trace::{Kind, Signature, Trace, digest, mix, words};

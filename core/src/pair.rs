@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::primitive::Ordering;
 use crate::prompt::LONG;
 use crate::ring::{Checksum, HEADER, ONCE, Place, record_words, word_record};
-use crate::{MAX_RECORD, Port, ReplicaId};
+use crate::{MAX_RECORD, Port, ReplicaId, ReplicaSet};
 
 impl Node {
     /// The only other member, if this replica is an ordinary one and nothing is under way.
@@ -29,7 +29,9 @@ impl Node {
     fn ring_for(&self, own: &Outbox, partner: &Outbox, fences: Fences) -> bool {
         own.ring();
         fences.after_ring();
-        partner.sleeping_on().contains(self.id)
+        let asleep = partner.sleeping_on();
+        // Mostly it sleeps on nobody's, and that is told at once.
+        !asleep.is_empty() && is_one_of(self.id, asleep)
     }
 
     /// Arrives at a rendezvous; does the partner sleep on this replica's bell?
@@ -166,6 +168,12 @@ impl Node {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn is_one_of(id: ReplicaId, set: ReplicaSet) -> bool {
+    set.contains(id)
+}
+
 /// A record that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
@@ -180,7 +188,7 @@ mod tests {
     use super::*;
     use crate::node::Ports;
     use crate::primitive::AtomicU64;
-    use crate::{Kind, MAX_REPLICAS, ReplicaSet};
+    use crate::{Kind, MAX_REPLICAS};
 
     const RING: usize = 2 * LONG;
 

@@ -76,9 +76,20 @@ pub struct Checksum {
     b: u64,
 }
 
+/// Words of a row: see [`Checksum::add_lanes`].
+pub const SUM_LANES: usize = 8;
+
 impl Checksum {
     /// Of no words.
     pub const EMPTY: Self = Self { a: 0, b: 0 };
+
+    /// From its two sums, as somebody else has made them: that of the words, and that of all sums
+    /// of the words so far.
+    #[must_use]
+    #[inline]
+    pub const fn of_sums(a: u64, b: u64) -> Self {
+        Self { a, b }
+    }
 
     /// With one word more.
     #[must_use]
@@ -92,30 +103,36 @@ impl Checksum {
     }
 
     /// With these words more, in their order: faster than one by one if they are many.
-    ///
-    /// Each lane is a sum of its own, of every eighth word. What lane `i` has counted as the `n`th
-    /// from its end is the `8 n - i`th from the end of all.
     #[must_use]
     pub fn add_all(self, words: &[u64]) -> Self {
-        const LANES: usize = 8;
-        let (rows, rest) = words.as_chunks::<LANES>();
-        let (mut a, mut b) = ([0_u64; LANES], [0_u64; LANES]);
+        let (rows, rest) = words.as_chunks::<SUM_LANES>();
+        let [mut a, mut b] = [[0_u64; SUM_LANES]; 2];
         for row in rows {
             for ((a, b), word) in a.iter_mut().zip(&mut b).zip(row) {
                 *a = a.wrapping_add(*word);
                 *b = b.wrapping_add(*a);
             }
         }
+        rest.iter()
+            .fold(self.add_lanes(rows.len(), [a, b]), |sum, &word| {
+                sum.add(word)
+            })
+    }
+
+    /// With so many rows of words more, of which these are the two sums by lanes.
+    ///
+    /// Each lane is a sum of its own, of every eighth word. What lane `i` has counted as the `n`th
+    /// from its end is the `8 n - i`th from the end of all.
+    #[must_use]
+    pub fn add_lanes(self, rows: usize, [a, b]: [[u64; SUM_LANES]; 2]) -> Self {
         let lanes = (0_u64..).zip(a.into_iter().zip(b));
         let all = lanes.fold(Self::EMPTY, |all, (lane, (a, b))| Self {
             a: all.a.wrapping_add(a),
             b: (all.b)
-                .wrapping_add(b.wrapping_mul(LANES as u64))
+                .wrapping_add(b.wrapping_mul(SUM_LANES as u64))
                 .wrapping_sub(a.wrapping_mul(lane)),
         });
-        let count = (words.len() - rest.len()) as u64;
-        rest.iter()
-            .fold(self.then(count, all), |sum, &word| sum.add(word))
+        self.then((rows * SUM_LANES) as u64, all)
     }
 
     /// Of a header's first two words.
@@ -199,7 +216,8 @@ impl<'a> Port<'a> {
     ) -> Option<(&'a [AtomicU64; HEADER], &'a [AtomicU64])> {
         let start = self.start_of(position);
         self.ring
-            .get(start..start + HEADER + len)?
+            .get(start..)?
+            .get(..HEADER + len)?
             .split_first_chunk()
     }
 

@@ -15,19 +15,16 @@ fn main() {
     build_vdso(Path::new(&folder));
     // `AGENT_TEXT` of rcoe-linux-abi; checked against it at run time in `boot`.
     let args = [
-        "-nostartfiles",
-        "-nostdlib",
-        "-static",
-        "-no-pie",
-        "-Wl,--image-base=0x6f0000020000",
-        "-Wl,--build-id=none",
-        "-Wl,-z,norelro",
-        "-Wl,-z,noexecstack",
-        "-Wl,-z,max-page-size=4096",
-        "-Wl,--gc-sections",
+        "--no-pie",
+        "--image-base=0x6f0000020000",
+        "--build-id=none",
+        "-znorelro",
+        "-znoexecstack",
+        "-zmax-page-size=4096",
+        "--gc-sections",
     ];
     println!("cargo:rerun-if-changed=own.ld");
-    println!("cargo:rustc-link-arg-bins=-Wl,-T,{folder}/own.ld");
+    println!("cargo:rustc-link-arg-bins=-T{folder}/own.ld");
     for arg in args {
         println!("cargo:rustc-link-arg-bins={arg}");
     }

@@ -3,6 +3,9 @@
 //! The agent is an executable of its own with its own profile and features; cargo cannot yet
 //! embed one crate's binary into another on stable. The nested build uses another target folder,
 //! hence another lock, than the build it runs in.
+//!
+//! Its target has no vector registers, so they are the program's while the agent works. Functions
+//! may use the memory below the stack pointer there, too: signals leave it alone.
 
 use std::env;
 use std::error::Error;
@@ -34,13 +37,39 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("unexpected output folder")?
         .join("agent");
     build_agent(root, &target)?;
-    let built = target.join("blob/rcoe-agent");
+    let built = target.join(TARGET).join("blob/rcoe-agent");
     std::fs::copy(&built, out.join("rcoe-agent"))
         .map_err(|error| format!("no agent at {}: {error}", built.display()))?;
     Ok(())
 }
 
+/// What the agent is compiled for.
+const TARGET: &str = "x86_64-unknown-none";
+/// The compiler's flags for that target, by the name that cargo gives them.
+const FLAGS: (&str, &str) = (
+    "CARGO_TARGET_X86_64_UNKNOWN_NONE_RUSTFLAGS",
+    "-Cno-redzone=no",
+);
+
+/// Does the compiler have the target? What cargo says where it has not is not what is to be done.
+fn find_target() -> Result<(), Box<dyn Error>> {
+    let rustc = env::var_os("RUSTC").ok_or("not run by cargo")?;
+    let mut command = Command::new(rustc);
+    command.args(["--print", "target-libdir", "--target", TARGET]);
+    let libraries = command.output()?;
+    let libraries = String::from_utf8(libraries.stdout)?;
+    if Path::new(libraries.trim()).is_dir() {
+        return Ok(());
+    }
+    let line = format!("rustup target add {TARGET}");
+    Err(
+        format!("a target of the Rust compiler is missing; run this, then try again: {line}")
+            .into(),
+    )
+}
+
 fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
+    find_target()?;
     let cargo = env::var_os("CARGO").ok_or("not run by cargo")?;
     let mut command = Command::new(cargo);
     command.current_dir(root).args([
@@ -49,6 +78,8 @@ fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
         "--bin=rcoe-agent",
         "--features=blob",
         "--profile=blob",
+        "--target",
+        TARGET,
     ]);
     command.arg("--target-dir").arg(target);
     for (name, _) in env::vars_os() {
@@ -56,6 +87,7 @@ fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
             command.env_remove(&name);
         }
     }
+    command.env(FLAGS.0, FLAGS.1);
     let status = command.status()?;
     if status.success() {
         Ok(())

@@ -151,8 +151,8 @@ impl Passes {
             pid.to_string(),
             when.to_owned(),
             symbol(&self.program, "bytes").to_string(),
-            place("6direct6digest6helped"),
-            place("6direct6digest5plain"),
+            place("rcoe_digest_by_aes"),
+            place("arch6digest5plain"),
         ];
         let outcome = self.scene.run(&argv.each_ref().map(String::as_str));
         assert_eq!(outcome.out(), "done\n", "{when}: {}", outcome.err());

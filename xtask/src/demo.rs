@@ -37,6 +37,8 @@ struct Line {
 pub(crate) fn run() -> Result<bool> {
     let packages: Vec<String> = PACKAGES.iter().map(|&name| name.to_owned()).collect();
     packages::ensure(&packages)?;
+    // The agent needs a target of the system sphere's, too.
+    image::prepare()?;
     println!("building rcoe and its fault lab (release)");
     let build = [
         "build",
@@ -49,7 +51,6 @@ pub(crate) fn run() -> Result<bool> {
     ];
     ensure!(shell::succeeds(shell::cargo(build))?, "the build failed");
     shell::build_commands(&["rcoe", "rcoe-faultlab"])?;
-    image::prepare()?;
     ensure!(image::run()?, "the system image does not build");
     let folder = tempfile::tempdir()?;
     let input = real_input(folder.path())?;

@@ -169,6 +169,7 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     become_replica(0, id.index());
     let own = report(0, id.index());
     crate::arch::delivery::measure();
+    crate::arch::digest::measure();
     crate::coupling::state::measure();
     install_kernel(id, count, image, start);
     crate::sched::turns::take_slice(kernel::kernel());
@@ -179,7 +180,6 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     first_meeting(image, rsp);
     wait_at_gate(image.entry);
     let frame = TrapFrame {
-        xmm: [[0; 2]; 16],
         cpu: Cpu::at(image.entry, rsp),
     };
     enter_program(&frame)

@@ -10,6 +10,7 @@ use crate::arch::rewrite::Rewriter;
 use crate::arch::sites::Traps;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::Reader;
+use crate::calls::Calm;
 use crate::calls::acting::Acting;
 use crate::calls::barriers::Barriers;
 use crate::calls::clone;
@@ -132,7 +133,7 @@ state! {
         /// The present call as it was folded.
         agreed: Agreed = (Agreed::NOTHING), child stays, copy stays;
         /// Nothing rare is under way: see [`crate::calls`]'s straight way.
-        calm: bool = (false), child anew, copy stays;
+        calm: Calm = (Calm::NOT), child anew, copy stays;
         /// Primary: when it began a call that waits for some time at most.
         begun: Option<u64> = (None), child anew, copy stays;
         /// Primary: what came of the present call.
@@ -221,6 +222,12 @@ impl Kernel {
     /// Where in memory this replica's own part of the state begins.
     pub(crate) fn own_begins(&self) -> u64 {
         (&raw const self.own) as u64
+    }
+
+    /// Something rare may be under way: who looks next finds out.
+    #[inline]
+    pub(crate) const fn alert(&mut self) {
+        self.calm = Calm::NOT;
     }
 
     /// The waits to come are at the call of this number.

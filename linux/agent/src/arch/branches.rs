@@ -59,7 +59,6 @@ fn long_branches(code: &Range, range: &Range, mut to: impl FnMut(u64)) {
 }
 
 /// Could any of the words in `len` bytes from `at` on, as displacements, lead into the range?
-/// Simple enough to become vector code.
 fn block_leads_near(at: u64, len: usize, range: &Range) -> bool {
     let span = low32(range.end - range.start);
     // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's guard
@@ -88,7 +87,7 @@ pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
 /// Does a long branch lead into the window? Any four bytes that would, as a displacement, are a
 /// suspicion; what stands before them must be the opcode of a branch.
 fn long_branch(code: &Range, window: &Range) -> bool {
-    /// Bytes looked at without a decision in between, so that the loop becomes vector code.
+    /// Bytes looked at without a decision in between.
     const BLOCK: u64 = 1024;
     let mut at = code.start;
     while at + BLOCK + 4 <= code.end {
@@ -124,7 +123,7 @@ fn displacement_in(at: u64, window: &Range) -> bool {
 }
 
 /// Could any of the words in `len` bytes from `at` on, as displacements, lead to the window or
-/// right behind it? Simple enough to become vector code.
+/// right behind it?
 fn block_may_lead(at: u64, len: usize, window: &Range) -> bool {
     const WIDTH_BITS: u32 = 3;
     debug_assert!(window.end - window.start <= 1 << WIDTH_BITS);

@@ -1,7 +1,7 @@
 //! Registers of threads: who has the processor, and what the others left behind.
 //!
 //! A switch exchanges the frame on the agent's stack, the two segment bases, and the extended
-//! state, of which the frame holds only sixteen halves. Registers are saved when another thread
+//! state, of which the frame holds nothing. Registers are saved when another thread
 //! takes over, not when one begins to wait: mostly it is the same one that goes on.
 
 use core::arch::asm;
@@ -61,22 +61,22 @@ fn map_areas() {
 }
 
 /// A new thread starts with the extended state of the one that makes it.
-pub(crate) fn inherit(frame: &TrapFrame, slot: usize) {
+pub(crate) fn inherit(slot: usize) {
     map_areas();
     // SAFETY: mapped, aligned, of the CPU's size; its header is zero or an earlier image's.
-    unsafe { save_extended(frame, area(slot)) };
+    unsafe { save_extended(area(slot)) };
 }
 
 /// Keeps the extended state for a child that is about to be made.
-pub(crate) fn keep_for_child(frame: &TrapFrame) {
-    inherit(frame, FORKING);
+pub(crate) fn keep_for_child() {
+    inherit(FORKING);
 }
 
 /// A child: loads what was kept for it.
-pub(crate) fn load_kept(frame: &mut TrapFrame, bases: [u64; 2]) {
+pub(crate) fn load_kept(bases: [u64; 2]) {
     set_bases(bases);
     // SAFETY: saved just before the fork, by this replica's own replica of the parent.
-    unsafe { load_extended(frame, area(FORKING)) };
+    unsafe { load_extended(area(FORKING)) };
 }
 
 /// Gives the processor to the thread whose turn it is.
@@ -87,7 +87,7 @@ pub(crate) fn switch(kernel: &mut Kernel, frame: &mut TrapFrame) {
         return;
     }
     if old != NOBODY {
-        inherit(frame, old);
+        inherit(old);
         let thread = threads.get(old);
         thread.frame = *frame;
         thread.bases = bases();
@@ -101,7 +101,7 @@ pub(crate) fn switch(kernel: &mut Kernel, frame: &mut TrapFrame) {
     set_bases(thread.bases);
     threads.loaded = new;
     // SAFETY: every thread that is not loaded was saved there, by itself or by its maker.
-    unsafe { load_extended(frame, area(new)) };
+    unsafe { load_extended(area(new)) };
 }
 
 /// The bases of fs and gs.

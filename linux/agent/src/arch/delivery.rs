@@ -66,11 +66,11 @@ const ZMM_WORDS: usize = 64;
 ///
 /// # Safety
 /// As for [`entry::load_extended`].
-pub(crate) unsafe fn load_extended(frame: &mut TrapFrame, area: *const u8) {
+pub(crate) unsafe fn load_extended(area: *const u8) {
     // SAFETY: forwarded from the caller; with upper halves that are zero the last instruction
     // changes nothing that programs see.
     unsafe {
-        entry::load_extended(frame, area);
+        entry::load_extended(area);
         if EXTENDED_FEATURES.load(Ordering::Relaxed) & AVX != 0 && has_no_upper_halves(area) {
             core::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
         }
@@ -104,10 +104,10 @@ unsafe fn has_no_upper_halves(area: *const u8) -> bool {
 ///
 /// # Safety
 /// As for [`entry::save_extended`].
-pub(crate) unsafe fn save_extended(frame: &TrapFrame, area: *mut u8) {
+pub(crate) unsafe fn save_extended(area: *mut u8) {
     // SAFETY: forwarded from the caller.
     unsafe {
-        entry::save_extended(frame, area);
+        entry::save_extended(area);
         call_used(area);
     }
 }
@@ -137,8 +137,8 @@ pub(crate) struct Entry {
 
 /// Where the interrupted extended state is.
 pub(crate) enum ExtendedState<'a> {
-    /// Still in the registers, but for the sixteen that the entry saved.
-    Live(&'a TrapFrame),
+    /// Still in the registers.
+    Live,
     /// In the kernel's frame of a fault.
     Saved(&'a SigContext),
 }
@@ -197,10 +197,10 @@ fn stack_top(cpu: &Cpu, entry: &Entry) -> u64 {
 fn save_state(to: u64, bytes: u64, state: &ExtendedState<'_>) -> Result<(), Fault> {
     guest::write(to + HEADER, &[0_u64; 8])?;
     let saved = match state {
-        ExtendedState::Live(frame) => guarded(|| {
+        ExtendedState::Live => guarded(|| {
             // SAFETY: aligned, its header cleared just now; a bad stack faults, which the guard
             // catches.
-            unsafe { save_extended(frame, to as *mut u8) };
+            unsafe { save_extended(to as *mut u8) };
             0
         }),
         ExtendedState::Saved(machine) => guarded(|| {
@@ -239,10 +239,12 @@ pub(crate) fn pop_frame(frame: &mut TrapFrame) -> Result<UContext, Fault> {
     if context.machine.fpstate != 0 {
         let loaded = guarded(|| {
             // SAFETY: a malformed or missing area faults, which the guard catches.
-            unsafe { load_extended(frame, context.machine.fpstate as *const u8) };
+            unsafe { load_extended(context.machine.fpstate as *const u8) };
             0
         });
         if loaded != 0 {
+            // As the kernel does: a part may have been loaded.
+            entry::reset_extended();
             return Err(Fault);
         }
     }
@@ -255,6 +257,8 @@ mod tests {
     use super::*;
 
     const ROOM: usize = 16 << 10;
+    /// The lower halves of vector registers in an image.
+    const VECTORS: core::ops::Range<usize> = 160..416;
 
     #[repr(C, align(64))]
     struct Area([u8; ROOM]);
@@ -264,13 +268,16 @@ mod tests {
         measure();
         assert!(extended_bytes() <= ROOM as u64);
         let (mut unused, mut used) = (Area([0; ROOM]), Area([0; ROOM]));
-        let mut frame = TrapFrame::ZERO;
-        entry::reset_extended(&mut frame);
         // SAFETY: aligned and large enough, the headers zeroed; what is loaded was saved before.
         unsafe {
-            save_extended(&frame, unused.0.as_mut_ptr());
-            entry::load_extended(&mut frame, unused.0.as_ptr());
-            save_extended(&frame, used.0.as_mut_ptr());
+            entry::reset_extended();
+            save_extended(unused.0.as_mut_ptr());
+            entry::load_extended(unused.0.as_ptr());
+            save_extended(used.0.as_mut_ptr());
+        }
+        // Tests are compiled for a processor that has these.
+        for area in [&mut unused, &mut used] {
+            area.0[VECTORS].fill(0);
         }
         let steady = STEADY & EXTENDED_FEATURES.load(Ordering::Relaxed);
         assert_ne!(steady, 0);
@@ -300,22 +307,21 @@ mod tests {
             return;
         }
         let mut area = Area([0; ROOM]);
-        let mut frame = TrapFrame::ZERO;
-        let load = |frame: &mut TrapFrame, area: &Area| {
+        let load = |area: &Area| {
             // SAFETY: an image that was saved in this test.
-            unsafe { load_extended(frame, area.0.as_ptr()) };
+            unsafe { load_extended(area.0.as_ptr()) };
             let used = in_use();
             // Nothing that the test goes on with is in upper halves.
             // SAFETY: there is AVX.
             unsafe { core::arch::asm!("vzeroupper", options(nomem, nostack)) };
             used.map(|used| used & AVX)
         };
-        entry::reset_extended(&mut frame);
+        entry::reset_extended();
         // SAFETY: aligned and large enough, the header zeroed.
-        unsafe { save_extended(&frame, area.0.as_mut_ptr()) };
-        assert!(matches!(load(&mut frame, &area), None | Some(0)));
+        unsafe { save_extended(area.0.as_mut_ptr()) };
+        assert!(matches!(load(&area), None | Some(0)));
         area.0[convert::size(YMM_HALVES) + 255] = 1;
-        assert!(matches!(load(&mut frame, &area), None | Some(AVX)));
+        assert!(matches!(load(&area), None | Some(AVX)));
         // SAFETY: as above.
         unsafe { assert!(!has_no_upper_halves(area.0.as_ptr())) };
     }

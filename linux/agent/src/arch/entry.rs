@@ -8,15 +8,20 @@
 //!
 //! Both therefore look like the `syscall` instruction itself, which leaves the return address in
 //! `rcx` and is free to clobber `r11`. The entry switches to the agent's own stack, so the
-//! program's stack, including its red zone, is never touched. It saves the sixteen SSE registers
-//! because the agent is compiled for the host target, whose prebuilt `core` uses them; the upper
-//! halves and everything else of the extended state stay as they are, since no agent code
-//! touches them.
+//! program's stack, including its red zone, is never touched.
+//!
+//! The extended state (vectors, floating point) is nowhere saved on the way: in the agent the
+//! program's is in the registers, from the beginning of a call or point to its end. Invariant: no
+//! compiled code changes it, as the image's target has no such registers (see `build.rs` of the
+//! supervisor, whose tests look for them in the image), and what is written by hand loads what it
+//! has changed ([`without_vectors`]). Only what gives the program other values changes it: another
+//! thread, a signal's frame that is taken back, a program that begins.
 //!
 //! Not covered: faults. They are handled inside their signal handler (see [`crate::arch::faults`]),
 //! because a faulting instruction leaves no register free.
 
 use core::arch::global_asm;
+use core::mem::MaybeUninit;
 
 use linux_raw_sys::errno::{EFAULT, EINTR};
 
@@ -27,16 +32,13 @@ use crate::sys;
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrapFrame {
-    /// `xmm0` to `xmm15`.
-    pub xmm: [[u64; 2]; 16],
-    /// Everything else.
+    /// All but the extended state.
     pub cpu: Cpu,
 }
 
 impl TrapFrame {
     /// No registers at all, for a place where some will be put.
     pub(crate) const ZERO: Self = Self {
-        xmm: [[0; 2]; 16],
         cpu: Cpu {
             regs: Registers {
                 r15: 0,
@@ -117,7 +119,7 @@ pub(crate) struct Registers {
     pub rax: u64,
 }
 
-const _: () = assert!(size_of::<TrapFrame>() == 416);
+const _: () = assert!(size_of::<TrapFrame>() == 160);
 
 /// Size of the stack the agent runs on while it handles a system call.
 pub const AGENT_STACK_BYTES: usize = 1024 * 1024;
@@ -183,8 +185,10 @@ unsafe extern "C" {
     fn rcoe_call_window_start();
     fn rcoe_call_window_end();
     fn rcoe_call_interrupted();
-    fn rcoe_save_extended(xmm: *const [[u64; 2]; 16], area: *mut u8);
-    fn rcoe_load_extended(area: *const u8, xmm: *mut [[u64; 2]; 16]);
+    fn rcoe_keep_vectors(xmm: *mut [[u64; 2]; 16]);
+    fn rcoe_load_vectors(xmm: *const [[u64; 2]; 16]);
+    fn rcoe_save_extended(area: *mut u8);
+    fn rcoe_load_extended(area: *const u8);
     fn rcoe_point();
     fn rcoe_landing();
     static mut RCOE_GUARD_STACK: u64;
@@ -233,22 +237,12 @@ rcoe_entry:
     push r13
     push r14
     push r15
-    sub rsp, 256
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rsp + 16*\n], xmm\n
-    .endr
-    cld
-    and dword ptr [rsp + {flags_offset}], ~{nested_task}
-    test dword ptr [rsp + {flags_offset}], {alignment_check}
+    test dword ptr [rsp + {flags_offset}], {alignment_check} | {nested_task} | {backwards}
     jnz 4f
 5:  mov rdi, rsp
     call rcoe_system_call
-rcoe_leave:
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmm\n, xmmword ptr [rsp + 16*\n]
-    .endr
     test al, al
-    jnz 6f
+    jnz rcoe_leave
     // What functions preserve is what it was, and what `syscall` changes is free.
     mov r11, qword ptr [rsp + {r11}]
     mov r10, qword ptr [rsp + {r10}]
@@ -263,7 +257,7 @@ rcoe_leave:
     popfq
     mov rsp, qword ptr [rsp + {rsp}]
     jmp rcx
-6:  add rsp, 256
+rcoe_leave:
     cmp al, {all_registers}
     pop r15
     pop r14
@@ -289,8 +283,9 @@ rcoe_return:
     popfq
     mov rsp, qword ptr [rsp + 24]
     jmp rcx
-4:  pushfq
-    and dword ptr [rsp], ~{alignment_check}
+4:  and dword ptr [rsp + {flags_offset}], ~{nested_task}
+    pushfq
+    and dword ptr [rsp], ~({alignment_check} | {nested_task} | {backwards})
     popfq
     jmp 5b
 
@@ -320,10 +315,6 @@ rcoe_point:
     push r13
     push r14
     push r15
-    sub rsp, 256
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rsp + 16*\n], xmm\n
-    .endr
     cld
     pushfq
     and dword ptr [rsp], ~{alignment_check}
@@ -426,27 +417,38 @@ rcoe_call_interrupted:
     mov rax, {not_begun}
     ret
 
-    .globl rcoe_save_extended
-rcoe_save_extended:
+    .globl rcoe_keep_vectors
+    .type rcoe_keep_vectors, @function
+rcoe_keep_vectors:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmmword ptr [rdi + 16*\n], xmm\n
+    .endr
+    ret
+    .size rcoe_keep_vectors, . - rcoe_keep_vectors
+
+    .globl rcoe_load_vectors
+    .type rcoe_load_vectors, @function
+rcoe_load_vectors:
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
     movaps xmm\n, xmmword ptr [rdi + 16*\n]
     .endr
+    ret
+    .size rcoe_load_vectors, . - rcoe_load_vectors
+
+    .globl rcoe_save_extended
+rcoe_save_extended:
     mov eax, -1
     mov edx, -1
-    xsave64 [rsi]
+    xsave64 [rdi]
     ret
 
     .globl rcoe_load_extended
 rcoe_load_extended:
-    mov rcx, rsi
     // But for the rights of protection keys, which are not offered: code that is overwritten for a
     // while has one, by which the program cannot read it.
     mov eax, {all_but_rights}
     mov edx, -1
     xrstor64 [rdi]
-    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movaps xmmword ptr [rcx + 16*\n], xmm\n
-    .endr
     ret
     .popsection
 
@@ -476,6 +478,7 @@ RCOE_POINT:         .zero 8
     rax = const REGISTERS + core::mem::offset_of!(Registers, rax),
     alignment_check = const ALIGNMENT_CHECK,
     nested_task = const NESTED_TASK,
+    backwards = const BACKWARDS,
     all_but_rights = const !(1_u32 << 9),
     all_registers = const Leave::AllRegisters as u8,
     not_begun = const NOT_BEGUN,
@@ -514,6 +517,8 @@ const REGISTERS: usize = CPU + core::mem::offset_of!(Cpu, regs);
 const NESTED_TASK: u32 = 1 << 14;
 /// The flag with which accesses to what is not aligned fault.
 const ALIGNMENT_CHECK: u32 = 1 << 18;
+/// The flag with which strings go backwards.
+const BACKWARDS: u32 = 1 << 10;
 
 /// Non-zero while an asynchronous signal waits for the program: blocking calls then return EINTR.
 #[unsafe(link_section = ".bss.own.2")]
@@ -613,27 +618,42 @@ pub(crate) fn interrupted_landing(rip: u64) -> Option<u64> {
     (rip >= start && rip < end).then_some(rcoe_call_interrupted as *const () as u64)
 }
 
+/// Does `work`, after which vector registers are as they were before, whatever it does to them.
+#[inline]
+pub(crate) fn without_vectors<T>(work: impl FnOnce() -> T) -> T {
+    #[repr(align(16))]
+    struct Kept(MaybeUninit<[[u64; 2]; 16]>);
+    let mut kept = Kept(MaybeUninit::uninit());
+    // SAFETY: room for all of them, aligned; they are loaded as they were kept.
+    unsafe { rcoe_keep_vectors(kept.0.as_mut_ptr()) };
+    let done = work();
+    // SAFETY: as above.
+    unsafe { rcoe_load_vectors(kept.0.as_ptr()) };
+    done
+}
+
 /// Saves the program's whole extended state into `area` (XSAVE format, 64-byte aligned).
 ///
 /// # Safety
 /// `area` must be writable, aligned, and as large as the CPU says for the enabled features, with
 /// the header zeroed.
-pub(crate) unsafe fn save_extended(frame: &TrapFrame, area: *mut u8) {
+pub(crate) unsafe fn save_extended(area: *mut u8) {
     // SAFETY: forwarded from the caller.
-    unsafe { rcoe_save_extended(&raw const frame.xmm, area) }
+    unsafe { rcoe_save_extended(area) }
 }
 
 /// Loads the program's whole extended state from `area`.
 ///
 /// # Safety
-/// `area` must hold a valid XSAVE image; a malformed one faults.
-pub(crate) unsafe fn load_extended(frame: &mut TrapFrame, area: *const u8) {
+/// `area` must hold a valid XSAVE image; a malformed one faults. No code that was compiled for
+/// vector registers expects anything in them.
+pub(crate) unsafe fn load_extended(area: *const u8) {
     // SAFETY: forwarded from the caller.
-    unsafe { rcoe_load_extended(area, &raw mut frame.xmm) }
+    unsafe { rcoe_load_extended(area) }
 }
 
 /// Puts the whole extended state into the state in which a program starts.
-pub(crate) fn reset_extended(frame: &mut TrapFrame) {
+pub(crate) fn reset_extended() {
     #[repr(C, align(64))]
     struct Area([u32; 256]);
     const CONTROL_WORD: u32 = 0x37f;
@@ -642,5 +662,5 @@ pub(crate) fn reset_extended(frame: &mut TrapFrame) {
     area.0[0] = CONTROL_WORD;
     area.0[6] = MXCSR;
     // SAFETY: an aligned image whose header says that every component is in its initial state.
-    unsafe { load_extended(frame, area.0.as_ptr().cast()) };
+    unsafe { load_extended(area.0.as_ptr().cast()) };
 }

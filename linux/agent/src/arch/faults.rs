@@ -107,7 +107,7 @@ extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UCon
     crate::calls::points::uncover(kernel);
     count(&kernel.report.dispatched, 1);
     if info.architecture() != SigInfo::X86_64 {
-        kernel.calm = false;
+        kernel.alert();
         // `int $0x80`: the numbers of 32-bit programs mean other calls.
         context.machine.rax = crate::calls::refuse_foreign(kernel).cast_unsigned();
         return;
@@ -170,7 +170,7 @@ fn fault(signal: u32, info: &SigInfo, context: &mut UContext) {
     if crate::calls::points::is_reading(info, context) {
         return;
     }
-    kernel.calm = false;
+    kernel.alert();
     if !crate::calls::points::is_own_fault(kernel, context) {
         return;
     }

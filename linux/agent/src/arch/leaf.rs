@@ -6,17 +6,34 @@
 //! change nothing but registers that callers expect to be changed, and do not touch the stack. So
 //! whoever finds a fault within them goes on at an instruction that says so and returns.
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU64;
 
 use rcoe_core::Checksum;
 
 /// What a leaf has found.
 #[repr(C)]
-struct Found {
+pub(crate) struct Found {
     value: u64,
     /// 0, or not if it has met a bad pointer.
     faulted: u64,
+}
+
+impl Found {
+    /// The same as found by other work, none of it if that has met a bad pointer.
+    #[inline]
+    pub(crate) fn of(value: Option<u64>) -> Self {
+        Self {
+            value: value.unwrap_or(0),
+            faulted: u64::from(value.is_none()),
+        }
+    }
+
+    /// The value, if no pointer was bad.
+    #[inline(always)]
+    pub(crate) fn get(self) -> Option<u64> {
+        (self.faulted == 0).then_some(self.value)
+    }
 }
 
 unsafe extern "C" {
@@ -24,7 +41,8 @@ unsafe extern "C" {
     fn rcoe_leaf_fault();
     fn rcoe_leaf_digest(from: u64, len: u64) -> Found;
     fn rcoe_leaf_copy(to: u64, from: u64, len: u64) -> Found;
-    fn rcoe_leaf_put(to: *mut u64, from: u64, len: u64, checksum: *mut Checksum) -> Found;
+    /// Not by the rules of C: see [`Room::put`].
+    fn rcoe_leaf_put();
 }
 
 global_asm!(
@@ -66,12 +84,15 @@ rcoe_leaf_digest:
     ret
     .size rcoe_leaf_digest, . - rcoe_leaf_digest
 
-    // The last row may meet the one before it.
+    // The last row may meet the one before it. Changes rdx, too, but no vector registers, which are
+    // the program's.
     .macro copy_row
-    movups xmm0, xmmword ptr [rsi]
-    movups xmm1, xmmword ptr [rsi + 16]
-    movups xmmword ptr [rdi], xmm0
-    movups xmmword ptr [rdi + 16], xmm1
+    .irp at, 0,16
+    mov rdx, qword ptr [rsi + \at]
+    mov r10, qword ptr [rsi + \at + 8]
+    mov qword ptr [rdi + \at], rdx
+    mov qword ptr [rdi + \at + 8], r10
+    .endr
     .endm
     .macro copy_rows last
     lea rax, [rdi + rdx - 32]
@@ -97,12 +118,13 @@ rcoe_leaf_copy:
     ret
     .size rcoe_leaf_copy, . - rcoe_leaf_copy
 
-    // What is compared is found by other registers than what is copied.
+    // What is compared is found by other registers than what is copied. rdx and rsi become the
+    // checksum's two sums, which both begin as rcx; rcx is 0 at the end if all was the same.
     .macro compare_word at
     mov rdi, qword ptr [r9 + \at]
-    add r10, rdi
+    add rdx, rdi
     xor rdi, qword ptr [r8 + \at]
-    add rsi, r10
+    add rsi, rdx
     or rax, rdi
     .endm
     .globl rcoe_leaf_put
@@ -111,19 +133,17 @@ rcoe_leaf_put:
     mov r8, rsi
     mov r9, rdi
     copy_rows 3
-    mov r10, qword ptr [rcx]
-    mov rsi, qword ptr [rcx + 8]
-    add rdx, r9
+    lea r11, [rdi + 32]
+    mov rdx, rcx
+    mov rsi, rcx
     xor eax, eax
 4:  compare_word 0
     compare_word 8
     add r8, 16
     add r9, 16
-    cmp r9, rdx
+    cmp r9, r11
     jb 4b
-    mov qword ptr [rcx], r10
-    mov qword ptr [rcx + 8], rsi
-    xor edx, edx
+    mov rcx, rax
     ret
     .size rcoe_leaf_put, . - rcoe_leaf_put
 
@@ -131,6 +151,7 @@ rcoe_leaf_put:
     .type rcoe_leaf_fault, @function
 rcoe_leaf_fault:
     mov edx, 1
+    mov ecx, edx
     ret
     .popsection
     "#
@@ -150,11 +171,10 @@ pub(crate) const DIGESTED: core::ops::RangeInclusive<u64> = 32..=256;
 /// Digest of so many bytes of the program, one of [`DIGESTED`]; none if they cannot be read. Each
 /// bit of them is in it: it is one to one in each word.
 #[inline(always)]
-pub(crate) fn digest_of(from: u64, len: u64) -> Option<u64> {
+pub(crate) fn digest_of(from: u64, len: u64) -> Found {
     // SAFETY: it only reads, within the range as the length is none of the shorter ones; a bad
     // pointer faults, which leads to the other result.
-    let Found { value, faulted } = unsafe { rcoe_leaf_digest(from, len) };
-    (faulted == 0).then_some(value)
+    unsafe { rcoe_leaf_digest(from, len) }
 }
 
 /// Lengths that [`copy`] is for.
@@ -189,18 +209,27 @@ impl<'a> Room<'a> {
     }
 
     /// Copies bytes of the program into the cells, as many as they hold, and compares what is there
-    /// then with the program's memory: the checksum of `before` and the cells. None if they differ,
-    /// or the memory cannot be read.
+    /// then with the program's memory: the checksum of the word `first` and the cells. None if they
+    /// differ, or the memory cannot be read.
     #[inline(always)]
-    pub(crate) fn put(self, from: u64, before: Checksum) -> Option<Checksum> {
-        let mut checksum = before;
-        let to = self.0.as_ptr().cast_mut().cast();
+    pub(crate) fn put(self, from: u64, first: u64) -> Option<Checksum> {
         let len = size_of_val(self.0) as u64;
+        let (different, a, b): (u64, u64, u64);
         // SAFETY: cells may be written through a shared reference, and only this replica writes
-        // them; they are as many as the length needs; a bad source faults, which leads to the
-        // other result.
-        let found = unsafe { rcoe_leaf_put(to, from, len, &raw mut checksum) };
-        (found.faulted == 0 && found.value == 0).then_some(checksum)
+        // them; they are as many as the length needs; a bad source faults, which leads to another
+        // result. It changes no other registers than these, and of memory only the cells.
+        unsafe {
+            asm!(
+                "call {put}",
+                put = sym rcoe_leaf_put,
+                inout("rdi") self.0.as_ptr() => _,
+                inout("rsi") from => b,
+                inout("rdx") len => a,
+                inout("rcx") first => different,
+                out("rax") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            );
+        }
+        (different == 0).then(|| Checksum::of_sums(a, b))
     }
 }
 
@@ -212,7 +241,7 @@ mod tests {
     fn each_bit_is_in_a_digest() {
         for len in [32, 33, 63, 64, 65, 96, 255, 256] {
             let mut bytes: Vec<u8> = (0..=255).cycle().take(len).collect();
-            let digest = |bytes: &[u8]| digest_of(bytes.as_ptr() as u64, bytes.len() as u64);
+            let digest = |bytes: &[u8]| digest_of(bytes.as_ptr() as u64, bytes.len() as u64).get();
             let healthy = digest(&bytes);
             assert!(healthy.is_some());
             for at in 0..8 * len {
@@ -223,8 +252,8 @@ mod tests {
             assert_eq!(digest(&bytes), healthy);
         }
         assert_ne!(
-            digest_of([0_u64; 9].as_ptr() as u64, 32),
-            digest_of([0_u64; 9].as_ptr() as u64, 64)
+            digest_of([0_u64; 9].as_ptr() as u64, 32).get(),
+            digest_of([0_u64; 9].as_ptr() as u64, 64).get()
         );
     }
 
@@ -246,7 +275,7 @@ mod tests {
         for words in (4..=64).step_by(2) {
             let cells: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
             let room = Room::of(&cells).expect("it is for so many");
-            let found = room.put(source.as_ptr() as u64, Checksum::EMPTY.add(9));
+            let found = room.put(source.as_ptr() as u64, 9);
             let expected = Checksum::EMPTY.add(9).add_all(&source[..words]);
             assert_eq!(found, Some(expected), "{words} words");
         }
@@ -265,6 +294,6 @@ mod tests {
         // Copied over itself, one word on: the source is another one then.
         let from = (&raw const cells[1]) as u64;
         let room = Room::of(&cells[..8]).expect("it is for so many");
-        assert_eq!(room.put(from, Checksum::EMPTY), None);
+        assert_eq!(room.put(from, 0), None);
     }
 }

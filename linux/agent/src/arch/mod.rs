@@ -1,6 +1,7 @@
 //! What the processor and the kernel's signals dictate: ways in and out, frames, rewritten code.
 
 pub(crate) mod branches;
+pub(crate) mod bulk;
 mod clusters;
 mod code;
 pub(crate) mod context;
@@ -8,6 +9,7 @@ pub(crate) mod cpuid;
 pub(crate) mod delivery;
 mod detour;
 mod detours;
+pub(crate) mod digest;
 pub(crate) mod entry;
 pub(crate) mod faults;
 pub(crate) mod frames;

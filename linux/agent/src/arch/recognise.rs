@@ -118,10 +118,18 @@ impl Found {
 
 /// Could one of them begin with these two bytes, its prefixes left out?
 #[inline]
-pub(crate) const fn is_candidate(pair: u16, wanted: Wanted) -> bool {
-    // Without branches, so that a loop over it becomes vector code.
-    let counter = (pair == 0x310f) | (pair == 0x010f) | (pair == 0xae0f);
-    (pair == 0xa20f) | (pair == 0xc70f) | (wanted.counter & counter)
+pub(crate) fn is_candidate(pair: u16, wanted: Wanted) -> bool {
+    candidates(wanted).contains(&pair)
+}
+
+/// The two bytes that one of them could begin with.
+#[inline]
+pub(crate) const fn candidates(wanted: Wanted) -> &'static [u16] {
+    if wanted.counter {
+        &[0xa20f, 0xc70f, 0x310f, 0x010f, 0xae0f]
+    } else {
+        &[0xa20f, 0xc70f]
+    }
 }
 
 /// Is there such an instruction at `at`, or one whose prefix is right before; and where does it

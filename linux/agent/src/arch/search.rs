@@ -6,12 +6,12 @@
 
 use core::ops::Range;
 
+use crate::arch::bulk;
 use crate::arch::entry::guarded;
-use crate::arch::recognise::{Wanted, is_candidate};
-use crate::convert::size;
+use crate::arch::recognise::{Wanted, candidates, is_candidate};
 
-/// Bytes looked at without a decision in between, so that the loop becomes vector code.
-const BLOCK: u64 = 512;
+/// Bytes looked at without a decision in between.
+const BLOCK: u64 = bulk::ROW;
 
 /// Where a search has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,16 +82,10 @@ impl Candidates {
     /// Passes blocks that have no candidate. In front of a hole all is looked at one by one.
     fn pass_blocks(&mut self, wanted: Wanted) {
         let (from, end) = (self.at, self.end);
-        let mut passed = None;
-        guarded(|| {
-            let mut at = from;
-            while at + BLOCK < end && !block_has_candidate(at, wanted) {
-                at += BLOCK;
-            }
-            passed = Some(at);
-            0
-        });
+        let passed = bulk::candidates(from, end, candidates(wanted));
         self.at = passed.unwrap_or(from);
+        // Each byte as the first and as the second of two, also in the block that is not passed.
+        effort::look(2 * (self.at - from + BLOCK));
         let near = passed.map_or(end, |at| at + BLOCK);
         self.near = near.min(end - 1);
     }
@@ -127,22 +121,6 @@ impl Candidates {
         let begins = || i64::from(unsafe { (at as *const u8).read() } == 0x0f);
         at < end && guarded(begins) == 1
     }
-}
-
-/// Is there a candidate that begins in the block at `at`? To be called under a guard.
-#[inline]
-fn block_has_candidate(at: u64, wanted: Wanted) -> bool {
-    [at, at + 1].into_iter().any(|at| {
-        effort::look(BLOCK);
-        // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's
-        // guard catches.
-        let code = unsafe { core::slice::from_raw_parts(at as *const u8, size(BLOCK)) };
-        let hits = code.chunks_exact(2).fold(0, |hits: u16, pair| {
-            let pair = u16::from_le_bytes([pair[0], pair[1]]);
-            hits | u16::from(is_candidate(pair, wanted))
-        });
-        hits != 0
-    })
 }
 
 /// What looking through code costs: counted in tests only.
@@ -186,6 +164,7 @@ pub(super) mod effort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::size;
 
     const ALL: Wanted = Wanted {
         cpuid: true,

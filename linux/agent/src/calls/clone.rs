@@ -142,7 +142,7 @@ fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, request: &Request) 
         thread.clear_tid = request.child_tid;
     }
     let tid = thread.tid;
-    context::inherit(frame, kernel.threads.newest());
+    context::inherit(kernel.threads.newest());
     schedule::tell_held_up(kernel);
     limits::publish_tasks(kernel);
     // As on Linux, an address that cannot be written is no error.

@@ -42,6 +42,7 @@ use crate::sched::schedule;
 pub(crate) use signals::targets;
 use straight::Way;
 
+pub(crate) use self::straight::ways::Calm;
 use crate::arch::entry::{Leave, TrapFrame};
 use crate::arch::rseq::Words;
 use crate::kernel::{self, Kernel, kind};
@@ -50,6 +51,7 @@ use crate::memory::guest::Fault;
 use crate::recover::reintegration;
 use crate::sched::turns;
 use crate::sys;
+use crate::sys::numbers::common::READ;
 
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
@@ -100,15 +102,8 @@ impl Call {
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
     let kernel = kernel::kernel();
-    if kernel.calm
-        && let Some(way) = straight::ways::way(frame.cpu.regs.rax)
-    {
-        let make = if kernel.alone {
-            way.alone
-        } else {
-            way.together
-        };
-        return make(kernel, frame, way.what);
+    if let Some(way) = kernel.calm.way(frame.cpu.regs.rax) {
+        return (way.make)(kernel, frame, way.what);
     }
     make_any(kernel, frame)
 }
@@ -121,18 +116,23 @@ fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
     if kernel.replica.env().meeting.is_under_way() {
         points::at_call(kernel);
     }
-    match Call::new(nr, raw) {
-        Some(call) if kernel.calm && call.what.straight => {
-            straight::enter(kernel, frame, call.what)
-        }
-        Some(call) => go_on(kernel, frame, &call, &Way::Long),
-        None => {
-            frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
-            look_around(kernel, frame, false);
-            Leave::Registers
-        }
+    let Some(entry) = rcoe_linux_syscalls::entry(nr) else {
+        frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
+        look_around(kernel, frame, false);
+        return Leave::Registers;
+    };
+    // Resolved where it stands: it would be copied otherwise.
+    let mut call = Call { nr, raw, what: ANY };
+    call.what = entry.resolve(&call.raw);
+    if kernel.calm.is_calm() && call.what.straight {
+        straight::enter(kernel, frame, call.what)
+    } else {
+        go_on(kernel, frame, &call, &Way::Long)
     }
 }
+
+/// What some call is.
+const ANY: &Resolved = rcoe_linux_syscalls::straight(READ).expect("a call of the table");
 
 /// Number and arguments of the call that the program makes.
 #[inline(always)]
@@ -155,7 +155,7 @@ fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> 
 /// will the next one go?
 fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
     reintegration::carry_out(kernel);
-    kernel.calm = straight::is_calm(kernel);
+    kernel.calm = Calm::of(kernel);
     if kernel.replica.env().meeting.is_under_way() {
         points::behind_call(kernel, frame);
     }
@@ -165,7 +165,7 @@ fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
 /// The long way, or the end of it. Returns whether all registers changed.
 fn handle(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> bool {
     // Not every way out comes to where this is found out anew.
-    kernel.calm = false;
+    kernel.alert();
     if let Way::News(result) = *way {
         return finish(kernel, frame, call, result);
     }

@@ -243,7 +243,7 @@ fn apart(kernel: &mut Kernel, end: End) {
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     let kernel = kernel::kernel();
-    kernel.calm = false;
+    kernel.alert();
     meeting::mark(kernel);
     let members = kernel.replica.members();
     if !kernel.alone && kernel.replica.env().meeting.has_removed(members) {

@@ -143,28 +143,36 @@ pub(super) fn enter(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static R
 /// The same of the only replica.
 #[inline(never)]
 fn enter_alone(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<true>(kernel, frame, what)
+    enter_by::<true, false>(kernel, frame, what)
 }
 
 /// The same of one of several.
 #[inline(never)]
 fn enter_together(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<false>(kernel, frame, what)
+    enter_by::<false, false>(kernel, frame, what)
 }
 
-/// The same within the caller, who may know which call it is.
+/// The same within the caller, who may know which call it is, and that all is simple
+/// ([`ways::is_simple`]).
 #[inline(always)]
-fn enter_by<const ALONE: bool>(
+fn enter_by<const ALONE: bool, const SIMPLE: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
     what: &'static Resolved,
 ) -> Leave {
+    debug_assert!(
+        !SIMPLE || ways::is_simple(kernel),
+        "what is simple stays so"
+    );
+    if SIMPLE && !ALONE && kernel.outgoing.is_open() {
+        return enter_together(kernel, frame, what);
+    }
     let (nr, raw) = arguments_of(frame);
     let call = Call { nr, raw, what };
     let way = if ALONE {
-        alone(kernel, frame, &call, what)
+        alone::<SIMPLE>(kernel, frame, &call, what)
     } else {
-        together(kernel, frame, &call, what)
+        together::<SIMPLE>(kernel, frame, &call, what)
     };
     if let Way::Done(result) = way {
         frame.cpu.regs.rax = result.cast_unsigned();
@@ -175,19 +183,24 @@ fn enter_by<const ALONE: bool>(
 
 /// The only replica makes it.
 #[inline(always)]
-fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -> Way {
+fn alone<const SIMPLE: bool>(
+    kernel: &mut Kernel,
+    frame: &TrapFrame,
+    call: &Call,
+    what: &Resolved,
+) -> Way {
     let rare = signals::is_anything_due(kernel)
         || arguments::names_agent(call, what)
-        || meets_mapped_files(kernel, what);
+        || !SIMPLE && meets_mapped_files(kernel, what);
     if rare || !is_plain(kernel, call, what) || !is_in_foreground(kernel, what) {
         return Way::Long;
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
         kernel.count_call(stat_class(what.class));
         let result = emulated::answer(kernel, frame, call, what);
-        return done(kernel, result);
+        return done::<SIMPLE>(kernel, result);
     }
-    let Some(result) = host(kernel, call, what) else {
+    let Some(result) = host::<SIMPLE>(kernel, call, what) else {
         return Way::Long;
     };
     if result < 0 && what.blocking && is_to_be_made(kernel, result) {
@@ -196,7 +209,7 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -
     kernel.count_call(stat_class(what.class));
     kernel.signals.hear_nothing();
     if result >= 0 && !signals::has_come(kernel) {
-        return done(kernel, result);
+        return done::<SIMPLE>(kernel, result);
     }
     Way::News(with_news(kernel, call, result))
 }
@@ -210,8 +223,8 @@ fn is_to_be_made(kernel: &mut Kernel, result: i64) -> bool {
 
 /// The end of a call with which nothing else has come: only a slice may be over, or a turn.
 #[inline(always)]
-fn done(kernel: &mut Kernel, result: i64) -> Way {
-    if kernel.threads.runs_alone() {
+fn done<const SIMPLE: bool>(kernel: &mut Kernel, result: i64) -> Way {
+    if SIMPLE || kernel.threads.runs_alone() {
         Way::Done(result)
     } else {
         counted(kernel, result)
@@ -240,7 +253,7 @@ fn meets_mapped_files(kernel: &Kernel, what: &Resolved) -> bool {
 /// Makes the call. One that was interrupted did nothing. None, and nothing was done, if it may wait
 /// and other threads must not.
 #[inline(always)]
-fn host(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
+fn host<const SIMPLE: bool>(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
     let report = kernel.report;
     report.in_call.store(call.nr + 1, Ordering::Relaxed);
     // SAFETY: the program's own call; it is none that changes mappings, signal handling or the
@@ -248,7 +261,7 @@ fn host(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
     let result = unsafe {
         if !what.blocking {
             Some(rcoe_linux_sys::syscall6(call.nr, call.raw))
-        } else if kernel.threads.others_wait() {
+        } else if !SIMPLE && kernel.threads.others_wait() {
             unwaiting::make(call)
         } else {
             Some(unkept_call(call.nr, &call.raw))
@@ -260,21 +273,21 @@ fn host(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
 
 /// Primary: the same, and what came of it is noted.
 #[inline(always)]
-fn noted(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
-    let result = host(kernel, call, what)?;
+fn noted<const SIMPLE: bool>(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
+    let result = host::<SIMPLE>(kernel, call, what)?;
     kernel.made.note(result);
     Some(result)
 }
 
 /// Primary: the same, of a call that is made only as it was voted, if it was.
 #[inline(always)]
-fn effect(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Option<i64> {
+fn effect<const SIMPLE: bool>(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Option<i64> {
     if what.class != Class::Output {
-        return noted(kernel, call, what);
+        return noted::<SIMPLE>(kernel, call, what);
     }
-    if what.blocking && kernel.threads.others_wait() {
+    if !SIMPLE && what.blocking && kernel.threads.others_wait() {
         agreed::check(kernel, call);
-        return noted(kernel, call, what);
+        return noted::<SIMPLE>(kernel, call, what);
     }
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = agreed::make_known(kernel, call, what);
@@ -316,21 +329,28 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 
 /// One of several replicas makes it.
 #[inline(always)]
-fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -> Way {
+fn together<const SIMPLE: bool>(
+    kernel: &mut Kernel,
+    frame: &TrapFrame,
+    call: &Call,
+    what: &Resolved,
+) -> Way {
     let output = what.class == Class::Output;
-    let voted = kernel.compare == Compare::Every && !output;
+    let voted = !SIMPLE && kernel.compare == Compare::Every && !output;
     let rare = voted
         || arguments::names_agent(call, what)
-        || meets_mapped_files(kernel, what)
-        || outgoing::looks(kernel, what);
+        || !SIMPLE && (meets_mapped_files(kernel, what) || outgoing::looks(kernel, what));
     if rare || !is_plain(kernel, call, what) {
         return Way::Long;
     }
-    outgoing::before(kernel, call);
+    // Where all is simple nothing waits.
+    if !SIMPLE {
+        outgoing::before(kernel, call);
+    }
     kernel.count_call(stat_class(what.class));
     kernel.enter(call.nr);
     signals::count_call(kernel);
-    let compared = output || kernel.compare >= Compare::Args;
+    let compared = SIMPLE || output || kernel.compare >= Compare::Args;
     if output {
         arguments::keep(kernel, call);
     }
@@ -342,13 +362,13 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved
         let result = emulated::answer(kernel, frame, call, what);
         (result, !signals::is_due(kernel))
     } else {
-        to_outside(kernel, call, what)
+        to_outside::<SIMPLE>(kernel, call, what)
     };
     if compared {
         kernel.outcome.set(result);
     }
     if plain {
-        done(kernel, result)
+        done::<SIMPLE>(kernel, result)
     } else {
         Way::News(result)
     }
@@ -356,16 +376,20 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved
 
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
 #[inline(always)]
-fn to_outside(kernel: &mut Kernel, call: &Call, what: &Resolved) -> (i64, bool) {
+fn to_outside<const SIMPLE: bool>(
+    kernel: &mut Kernel,
+    call: &Call,
+    what: &Resolved,
+) -> (i64, bool) {
     if what.noted {
         return to_be_noted(kernel, call);
     }
     // Input has to do with a descriptor that is known only where it is taken later.
-    let concerned = kernel.masks || what.class == Class::Output;
-    if kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
+    let concerned = !SIMPLE && kernel.masks || what.class == Class::Output;
+    if !SIMPLE && kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
         near_what_waits(kernel, call)
     } else {
-        through_primary(kernel, call, what, false)
+        through_primary::<SIMPLE>(kernel, call, what, false)
     }
 }
 
@@ -382,7 +406,7 @@ fn to_be_noted(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 /// As [`through_primary`], where it is rarer.
 #[inline(never)]
 fn through_primary_yet(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    through_primary(kernel, call, call.what, true)
+    through_primary::<false>(kernel, call, call.what, true)
 }
 
 /// The same of a call whose effect may wait, or while another's does.
@@ -421,21 +445,21 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 /// What the primary gets for the call, and whether that is all that has come. `may_wait`: effects
 /// may wait to be released.
 #[inline(always)]
-fn through_primary(
+fn through_primary<const SIMPLE: bool>(
     kernel: &mut Kernel,
     call: &Call,
     what: &Resolved,
     may_wait: bool,
 ) -> (i64, bool) {
-    if must_meet(kernel, call, what) {
+    if must_meet::<SIMPLE>(kernel, call, what) {
         meet(kernel, what, may_wait);
     }
     let repeatable = what.class == Class::Input && what.repeatable;
     if let Err(Fault) = kernel.segments.prepare_known(call, what) {
         return (conclude(kernel, call, repeatable, Fault::RESULT), false);
     }
-    let outcome = if may_lead(kernel, what) {
-        match lead(kernel, call, what) {
+    let outcome = if may_lead::<SIMPLE>(kernel, what) {
+        match lead::<SIMPLE>(kernel, call, what) {
             Ok(result) => {
                 kernel.signals.hear_nothing();
                 return (result, true);
@@ -468,11 +492,11 @@ fn meet(kernel: &mut Kernel, what: &Resolved, may_wait: bool) {
 
 /// Does nobody make this call before all have come to it?
 #[inline(always)]
-fn must_meet(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+fn must_meet<const SIMPLE: bool>(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
     if what.class == Class::Output {
         !outgoing::ends_unseen(kernel, call, what)
     } else {
-        kernel.masks && takeover::is_final(call)
+        !SIMPLE && kernel.masks && takeover::is_final(call)
     }
 }
 
@@ -494,9 +518,9 @@ fn conclude_with(
 /// Is this the primary, which leaves no notes for a successor, has no predecessor's to read, and
 /// nothing to tell but the result?
 #[inline(always)]
-fn may_lead(kernel: &Kernel, what: &Resolved) -> bool {
+fn may_lead<const SIMPLE: bool>(kernel: &Kernel, what: &Resolved) -> bool {
     kernel.replica.is_primary()
-        && !kernel.masks
+        && (SIMPLE || !kernel.masks)
         && kernel.inherited == kernel.replica.epoch()
         && !signals::is_anything_due(kernel)
         && is_in_foreground(kernel, what)
@@ -507,7 +531,11 @@ fn may_lead(kernel: &Kernel, what: &Resolved) -> bool {
 /// # Errors
 /// More came of it than a result.
 #[inline(always)]
-fn lead(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Result<i64, Outcome> {
+fn lead<const SIMPLE: bool>(
+    kernel: &mut Kernel,
+    call: &Call,
+    what: &Resolved,
+) -> Result<i64, Outcome> {
     if may_wait_for_events(call, what) {
         kernel.settle_debt();
     }
@@ -515,7 +543,7 @@ fn lead(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Result<i64, Outcom
         .replica
         .begin_effect(what.class == Class::Input && what.repeatable);
     kernel.made.begin();
-    let Some(result) = effect(kernel, call, what) else {
+    let Some(result) = effect::<SIMPLE>(kernel, call, what) else {
         return Err(lead_in_vain(kernel, call));
     };
     if result < 0 {

@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::errno::EFAULT;
 use rcoe_core::Checksum;
 
+use crate::arch::bulk;
+use crate::arch::digest::Digest;
 use crate::arch::entry::{guarded, guarded_with};
 use crate::arch::leaf;
 use crate::arch::mem_functions::copy_forward;
@@ -116,34 +118,29 @@ pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(
 }
 
 /// Copies out of the program's memory into published cells that nobody reads yet, and compares what
-/// is there then with the program's memory, zeroes after its last byte: the checksum of `before`
-/// and the cells. None if they differ, or the memory cannot be read.
+/// is there then with the program's memory, zeroes after its last byte: the checksum of the word
+/// `first` and the cells. None if they differ, or the memory cannot be read.
 #[inline(always)]
 pub(crate) fn copy_compared(
     to: &[AtomicU64],
     from: u64,
     len: usize,
-    before: Checksum,
+    first: u64,
 ) -> Option<Checksum> {
     if len == size_of_val(to)
         && let Some(room) = leaf::Room::of(to)
     {
-        return room.put(from, before);
+        return room.put(from, first);
     }
-    copy_any_compared(to, from, len, before)
+    copy_any_compared(to, from, len, first)
 }
 
 #[inline(never)]
-fn copy_any_compared(
-    to: &[AtomicU64],
-    from: u64,
-    len: usize,
-    before: Checksum,
-) -> Option<Checksum> {
+fn copy_any_compared(to: &[AtomicU64], from: u64, len: usize, first: u64) -> Option<Checksum> {
     if to.len() != len.div_ceil(8) {
         return None;
     }
-    let mut checksum = before;
+    let mut checksum = Checksum::EMPTY.add(first);
     let words = [
         to.as_ptr() as u64,
         from,
@@ -222,45 +219,36 @@ fn bytes_of(words: &[u64], len: usize) -> &[u8] {
 
 /// The checksum of `before` and of cells that are this replica's own to write.
 pub(crate) fn checksum(cells: &[AtomicU64], before: Checksum) -> Checksum {
-    // SAFETY: only this replica writes them, and nobody does meanwhile. Plain words become vector
-    // code.
+    // SAFETY: only this replica writes them, and nobody does meanwhile.
     let words = unsafe { core::slice::from_raw_parts(cells.as_ptr().cast::<u64>(), cells.len()) };
-    before.add_all(words)
-}
-
-/// All bits in which bytes of equal number differ, whichever byte they are in. Rows and no early
-/// end, so that it becomes vector code.
-fn difference(ours: &[u8], theirs: &[u8]) -> u8 {
-    const ROW: usize = 64;
-    let (ours, our_rest) = ours.as_chunks::<ROW>();
-    let (theirs, their_rest) = theirs.as_chunks::<ROW>();
-    let mut all = [0; ROW];
-    for (ours, theirs) in ours.iter().zip(theirs) {
-        for (all, (a, b)) in all.iter_mut().zip(ours.iter().zip(theirs)) {
-            *all |= a ^ b;
-        }
-    }
-    let rest = our_rest.iter().zip(their_rest).map(|(a, b)| a ^ b);
-    all.into_iter().chain(rest).fold(0, |all, bits| all | bits)
+    bulk::add_all(before, words)
 }
 
 /// Do published cells begin with these bytes of the program?
 #[inline(never)]
 pub(crate) fn equals_cells(cells: &[AtomicU64], from: u64, len: usize) -> bool {
+    /// Below this all the registers cost more than they save.
+    const FEW: usize = 256;
     assert!(len <= size_of_val(cells));
+    let row = crate::convert::size(bulk::ROW);
+    let rows = if len < FEW { 0 } else { len / row * row };
+    let at = cells.as_ptr() as u64;
+    if rows != 0 && bulk::differ(at, from, rows as u64) {
+        return false;
+    }
+    rest_equals(&cells[rows / 8..], from + rows as u64, len - rows)
+}
+
+/// The same word by word.
+fn rest_equals(cells: &[AtomicU64], from: u64, len: usize) -> bool {
     let (words, rest) = (len / 8, len % 8);
     let differs = guarded(|| {
         let source = from as *const u64;
-        // SAFETY: the cells are this replica's own and nobody writes them meanwhile; a bad pointer
-        // to the program faults, which the guard catches. Plain slices become vector code.
-        let (ours, theirs) = unsafe {
-            let ours = core::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), words * 8);
-            (
-                ours,
-                core::slice::from_raw_parts(from as *const u8, words * 8),
-            )
-        };
-        let mut difference = u64::from(difference(ours, theirs));
+        let mut difference = 0;
+        for (at, cell) in cells[..words].iter().enumerate() {
+            // SAFETY: a bad pointer to the program faults, which the guard catches.
+            difference |= cell.load(Relaxed) ^ unsafe { source.add(at).read_unaligned() };
+        }
         if rest != 0 {
             let mut last = [0; 8];
             // SAFETY: as above; `last` has eight bytes.
@@ -310,13 +298,20 @@ pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
 /// Digest of bytes of the program.
 #[inline(always)]
 pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
-    if leaf::DIGESTED.contains(&len) {
-        return leaf::digest_of(from, len).ok_or(Fault);
-    }
-    digest_of_any(from, len)
+    // Both give the same two registers, which are looked at once.
+    let found = if leaf::DIGESTED.contains(&len) {
+        leaf::digest_of(from, len)
+    } else {
+        digest_apart(from, len)
+    };
+    found.get().ok_or(Fault)
 }
 
 #[inline(never)]
+extern "C" fn digest_apart(from: u64, len: u64) -> leaf::Found {
+    leaf::Found::of(digest_of_any(from, len).ok())
+}
+
 fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
     if len == 0 {
         return Ok(0);
@@ -324,23 +319,8 @@ fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
     if len > i64::MAX.cast_unsigned() {
         return Err(Fault);
     }
-    let mut hash = 0_u64;
-    outcome(guarded_with(
-        [from, len, (&raw mut hash) as u64, 0],
-        hash_into,
-    ))?;
-    Ok(hash)
-}
-
-/// The body of [`digest`].
-extern "C" fn hash_into(from: u64, len: u64, hash: u64, _: u64) -> i64 {
-    // SAFETY: a slice of the program's memory that nothing changes while this replica's only
-    // thread is here; a bad pointer faults, which the guard catches. The hash is the caller's.
-    unsafe {
-        let bytes = core::slice::from_raw_parts(from as *const u8, crate::convert::size(len));
-        *(hash as *mut u64) = xxhash_rust::xxh3::xxh3_64(bytes);
-    }
-    0
+    let digest = Digest::fastest_for(len).of(from, crate::convert::size(len));
+    digest.ok_or(Fault)
 }
 
 /// Length of a terminated string, without its NUL; at most `limit`.
@@ -395,7 +375,7 @@ mod tests {
         for len in 0..=source.len() {
             let cells = [const { AtomicU64::new(0) }; 8];
             let cells = &cells[..len.div_ceil(8)];
-            let found = copy_compared(cells, source.as_ptr() as u64, len, Checksum::EMPTY);
+            let found = copy_compared(cells, source.as_ptr() as u64, len, 0);
             let mut words = source[..len].to_vec();
             words.resize(cells.len() * 8, 0);
             let expected = words.chunks(8).fold(Checksum::EMPTY, |sum, word| {
@@ -407,8 +387,8 @@ mod tests {
 
     #[test]
     fn cells_that_differ_in_a_bit_are_not_equal() {
-        for len in [1, 7, 8, 63, 64, 65, 128, 159] {
-            let mut bytes: Vec<u8> = (1..=160).take(len).collect();
+        for len in [1, 7, 8, 63, 64, 65, 128, 255, 256, 257, 320, 331] {
+            let mut bytes: Vec<u8> = (1..=250).cycle().take(len).collect();
             let mut padded = bytes.clone();
             padded.resize(len.next_multiple_of(8), 0);
             let (words, _) = padded.as_chunks();
@@ -433,11 +413,11 @@ mod tests {
         cells[1].store(1, Relaxed);
         cells[2].store(2, Relaxed);
         let from = (&raw const cells[1]) as u64;
-        assert_eq!(copy_compared(&cells[..2], from, 16, Checksum::EMPTY), None);
+        assert_eq!(copy_compared(&cells[..2], from, 16, 0), None);
         // Bytes behind the last one that are not zero.
         let source = [3_u64];
         let cell = [AtomicU64::new(u64::MAX)];
         let from = source.as_ptr() as u64;
-        assert_eq!(copy_compared(&cell, from, 5, Checksum::EMPTY), None);
+        assert_eq!(copy_compared(&cell, from, 5, 0), None);
     }
 }

@@ -71,23 +71,22 @@ fn publish_with(
     let Some((first, content)) = place.payload().split_first() else {
         return false;
     };
-    let Some(before) = put(first, || BRIEF | source().cast_unsigned()) else {
+    let Some(there) = put(first, || BRIEF | source().cast_unsigned()) else {
         return false;
     };
-    let Some(checksum) = put_content(content, from, bytes, before) else {
+    let Some(checksum) = put_content(content, from, bytes, there) else {
         return false;
     };
     replica.publish_at(place, checksum);
     true
 }
 
-/// Stores a word, and then compares what is there with the word made anew; the checksum of what is
-/// there.
+/// Stores a word, and then compares what is there with the word made anew; what is there.
 #[inline(always)]
-fn put(cell: &AtomicU64, word: impl Fn() -> u64) -> Option<Checksum> {
+fn put(cell: &AtomicU64, word: impl Fn() -> u64) -> Option<u64> {
     cell.store(word(), Ordering::Relaxed);
     let there = cell.load(Ordering::Relaxed);
-    (there == word()).then_some(Checksum::EMPTY.add(there))
+    (there == word()).then_some(there)
 }
 
 /// Stores several words, and then compares what is there with the words made anew; the checksum
@@ -112,14 +111,14 @@ pub(super) fn put_all<const N: usize>(
 
 /// The same with bytes of the program; none if they cannot be read.
 #[inline(always)]
-fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -> Option<Checksum> {
+fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, first: u64) -> Option<Checksum> {
     let Some(last) = cells.last() else {
-        return Some(before);
+        return Some(Checksum::EMPTY.add(first));
     };
     if !bytes.is_multiple_of(8) {
         last.store(0, Ordering::Relaxed);
     }
-    guest::copy_compared(cells, from, bytes, before)
+    guest::copy_compared(cells, from, bytes, first)
 }
 
 /// Follower: takes the result of this record, if it is such a one, and fills the program's memory.

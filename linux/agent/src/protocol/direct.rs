@@ -18,13 +18,12 @@
 //! Not covered: groups that go on without a lost primary. A primary that went astray may have moved
 //! the positions of files further than its siblings know; there the ring carries the bytes.
 
-mod digest;
 mod kept;
 mod unseen;
 
 use rcoe_core::{Checksum, Replica, ReplicaId};
 
-use crate::arch::cpuid;
+use crate::arch::digest::Digest;
 use crate::convert::{low32, size};
 use crate::memory::guest::{self, Fault};
 use crate::memory::{deferred, regions};
@@ -32,7 +31,6 @@ use crate::protocol::brief;
 use crate::protocol::env::LinuxEnv;
 use crate::protocol::segments::Segments;
 use crate::sys::{self, Whence};
-use digest::Digest;
 use kept::Kept;
 
 /// Shorter results cost less in the ring.
@@ -151,7 +149,8 @@ impl Record {
     }
 
     fn digest_of(&self, address: u64) -> Result<u64, Fault> {
-        Digest::new(self.helped).of(address, self.length)
+        let digest = Digest::new(self.helped).of(address, self.length);
+        digest.ok_or(Fault)
     }
 }
 
@@ -225,12 +224,11 @@ impl Direct {
         address: u64,
         length: usize,
     ) -> Option<(usize, u64, bool)> {
-        const AES: u32 = 1 << 25;
         let place = self.kept.place(replica, length, WORDS)?;
-        let helped = cpuid::answer(1, 0)[2] & AES != 0;
+        let fastest = Digest::fastest();
         let to = bytes_of(replica.id()) + place as u64;
-        let digest = Digest::new(helped).of_copy(address, length, to).ok()?;
-        Some((place, digest, helped))
+        let digest = fastest.of_copy(address, length, to)?;
+        Some((place, digest, fastest.is_helped()))
     }
 
     /// Follower: reads what the primary has read, if this record is such a one.

@@ -37,8 +37,9 @@ impl Reader {
         self.0 == 0
     }
 
-    /// The time of a clock that needs neither a process nor a device.
-    #[inline]
+    /// The time of a clock that needs neither a process nor a device. It is the host's code that
+    /// finds it, and that may change vector registers.
+    #[inline(always)]
     pub(crate) fn read(self, clock: u32) -> Reading {
         type Function = unsafe extern "C" fn(u64, *mut Reading) -> i64;
         if self.0 == 0 {

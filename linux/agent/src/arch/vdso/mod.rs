@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 use rcoe_core::{Compare, Consumed};
 use rcoe_linux_abi::{CLOCK_VDSO, Control, StatClass};
 
-use crate::arch::entry::{AGENT_STACK_BYTES, TrapFrame};
+use crate::arch::entry::{AGENT_STACK_BYTES, TrapFrame, without_vectors};
 use crate::calls::signals;
 use crate::kernel::{self, Kernel, kind};
 use crate::sys;
@@ -130,7 +130,7 @@ impl Clock {
         let Reading {
             seconds,
             nanoseconds,
-        } = self.reader.read(MONOTONIC);
+        } = without_vectors(|| self.reader.read(MONOTONIC));
         match nanoseconds < SECOND {
             true => seconds * SECOND + nanoseconds,
             false => sys::monotonic(),
@@ -247,10 +247,28 @@ extern "C" fn rcoe_vdso_read(first: u64, second: u64, clock: u32) -> Reading {
         return Reading::NOT_OURS;
     }
     let kernel = kernel::kernel();
-    if !is_ordinary(kernel) {
-        return Reading::MAKE_THE_CALL;
+    if kernel.calm.is_simple_together() && kernel.clock.on {
+        read::<true>(kernel, [first, second], clock)
+    } else {
+        read_any(kernel, [first, second], clock)
     }
-    if kernel.compare >= Compare::Args {
+}
+
+/// The same where more is to be asked first.
+#[inline(never)]
+fn read_any(kernel: &mut Kernel, arguments: [u64; 2], clock: u32) -> Reading {
+    if is_ordinary(kernel) {
+        read::<false>(kernel, arguments, clock)
+    } else {
+        Reading::MAKE_THE_CALL
+    }
+}
+
+/// All replicas read it. `SIMPLE`: the arguments of calls are compared.
+#[inline(always)]
+fn read<const SIMPLE: bool>(kernel: &mut Kernel, arguments: [u64; 2], clock: u32) -> Reading {
+    if SIMPLE || kernel.compare >= Compare::Args {
+        let [first, second] = arguments;
         let asked = first ^ second.rotate_left(32) ^ u64::from(clock).rotate_left(56);
         let before = kernel.outcome.take();
         let kind = kind::of(CALL, kind::CALL);
@@ -276,7 +294,7 @@ const fn is_ours(clock: u32) -> bool {
 #[inline]
 fn is_ordinary(kernel: &mut Kernel) -> bool {
     // One that is calm has no signals.
-    let quiet = kernel.calm || kernel.signals.is_idle();
+    let quiet = kernel.calm.is_calm() || kernel.signals.is_idle();
     kernel.clock.on && quiet && kernel.turns.count_reading() && kernel.threads.count_reading()
 }
 

@@ -10,6 +10,7 @@
 
 use rcoe_core::POSTS;
 
+use crate::arch::digest::Digest;
 use crate::arch::faults::SIG_TICK;
 use crate::convert::size;
 use crate::lifetime::{PerCopy, PerProcess, Who};
@@ -158,7 +159,7 @@ impl Queue {
             }
             rest = after;
         }
-        Ok(xxhash_rust::xxh3::xxh3_64(room))
+        digest_of(room).ok_or(Fault)
     }
 
     /// Keeps what was laid out last, `len` bytes for the stream of `fd` from position `at` on.
@@ -289,7 +290,7 @@ impl Queue {
         // SAFETY: no other reference to the bytes is alive: each method makes its own.
         let bytes = unsafe { &*BUFFER.get() };
         let bytes = &bytes[entry.start..entry.start + entry.len];
-        if xxhash_rust::xxh3::xxh3_64(bytes) != entry.digest {
+        if digest_of(bytes) != Some(entry.digest) {
             return Released::Damaged;
         }
         let sent = sys::sockets::send(entry.fd, &bytes[entry.sent..]);
@@ -387,6 +388,11 @@ fn take_out(entry: &Entry) -> bool {
     let taken = sys::sockets::discard(entry.fd, entry.takes);
     let ended = taken < 0 && taken != sys::error(linux_raw_sys::errno::EAGAIN);
     ended || taken == i64::from(entry.takes)
+}
+
+/// Digest of bytes of the agent's own.
+fn digest_of(bytes: &[u8]) -> Option<u64> {
+    Digest::fastest().of(bytes.as_ptr() as u64, bytes.len())
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     kernel.bounding.get();
     birth.frame = Some(*frame);
     birth.bases = context::bases();
-    context::keep_for_child(frame);
+    context::keep_for_child();
     kernel.processes.birth = birth;
     let wish = wished(kernel);
     plan(kernel, Some(wish));

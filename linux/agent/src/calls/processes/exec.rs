@@ -511,10 +511,9 @@ fn commit(
         kernel.event(kind::of(call.nr, kind::LAYOUT), value);
     }
     *frame = TrapFrame {
-        xmm: [[0; 2]; 16],
         cpu: Cpu::at(image.entry, stack.rsp),
     };
-    entry::reset_extended(frame);
+    entry::reset_extended();
     sys::set_thread_pointer(0);
     kernel.processes.replaced = true;
     turns::leave(kernel);

@@ -129,7 +129,7 @@ fn restart(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
 
 fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: &SigInfo) {
     let mut cpu = frame.cpu;
-    let state = ExtendedState::Live(frame);
+    let state = ExtendedState::Live;
     let entry = prepare_handler(kernel, signal);
     match delivery::push_frame(&mut cpu, &entry, info, &state) {
         Ok(()) => frame.cpu = cpu,

@@ -39,7 +39,7 @@ const SOON: u32 = 6;
 
 /// Does what the protocol orders until the program has to go on. That is no progress of it.
 pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
-    kernel.calm = false;
+    kernel.alert();
     let began = cpu_now();
     let outcome = obey(kernel, context);
     let meeting = &mut kernel.replica.env_mut().meeting;
@@ -268,7 +268,7 @@ pub(super) fn plant_late(
     is_near: bool,
     left: u64,
 ) -> Outcome {
-    kernel.calm = false;
+    kernel.alert();
     kernel.replica.env_mut().meeting.look_on(left, cpu_now());
     let meeting = &kernel.replica.env().meeting;
     let events = meeting.steps_made.number(kernel.replica.events());

@@ -63,7 +63,7 @@ pub(crate) enum State {
 /// image.
 pub(crate) struct Thread {
     state: State,
-    /// Its registers while it has not got the processor, but for the upper halves of vectors.
+    /// Its registers while it has not got the processor, but for the extended state.
     pub(crate) frame: TrapFrame,
     /// Bases of the segments fs and gs.
     pub(crate) bases: [u64; 2],

@@ -212,7 +212,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
         let _ = guest::write(birth.child_tid, &pid);
     }
     let mut frame = birth.frame.expect("the parent was in a call");
-    context::load_kept(&mut frame, birth.bases);
+    context::load_kept(birth.bases);
     if birth.flags & SET_TLS != 0 {
         sys::set_thread_pointer(birth.tls);
     }
