@@ -10,7 +10,7 @@
 //! An attempt is a *generation*; it has phases, each with one target. A phase ends when all have
 //! reported; all judge by the same reports, so all judge alike: agreed, another phase, or, after
 //! [`LAST_PHASE`] of them, a verdict. Where that is to come soon it takes fewer phases, and budgets
-//! grow less towards the end ([`Pace`]). A majority that once stood at one target is right, and
+//! grow less towards the end ([`Pace`]). A majority that stands at one target then is right, and
 //! names the others; without one all stop. Who is missing is charged in a round of its own, in
 //! which sets only grow. Who is left goes on in the next *epoch*, from the first phase.
 //!
@@ -291,6 +291,12 @@ impl<T: Backend> Coupler<T> {
             Stage::Over(end) => Some(end),
             _ => None,
         }
+    }
+
+    /// The last majority of the attempt that stood at one target without the others.
+    #[must_use]
+    pub const fn joint(&self) -> ReplicaSet {
+        self.joint
     }
 
     /// What is looked for during [`Order::Run`].

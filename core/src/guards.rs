@@ -140,6 +140,8 @@ pub enum Bug {
     StubUnsealed,
     /// Who was not where a majority met last is not looked for any more.
     SearchUnmade,
+    /// A majority that met before counts although it does not meet any more.
+    MajorityPast,
     /// A newcomer has a vote at points.
     NewcomerVotes,
     /// Of two replicas it is enough that one has passed the other.

@@ -49,6 +49,9 @@ mod cli {
         /// Groups that are interrupted anywhere and agree on a point.
         #[arg(long, conflicts_with_all = ["reduced", "deferred", "reading"])]
         coupled: bool,
+        /// Groups of three that are interrupted, of which one is hit amid an attempt to agree.
+        #[arg(long, conflicts_with_all = ["n", "reduced", "deferred", "reading", "coupled"])]
+        amid: bool,
         /// Print every step.
         #[arg(long)]
         trace: bool,
@@ -65,6 +68,11 @@ mod cli {
                 Args { reading: true, .. } => simulate_reading(seed, Guards::ON, args.trace),
                 Args { coupled: true, .. } => {
                     coupled::random::simulate(seed, n, Guards::ON, args.trace)
+                        .map(Into::into)
+                        .map_err(Into::into)
+                }
+                Args { amid: true, .. } => {
+                    coupled::random::simulate_amid(seed, Guards::ON, args.trace)
                         .map(Into::into)
                         .map_err(Into::into)
                 }
@@ -102,6 +110,7 @@ mod cli {
             Args { deferred: true, .. } => " --deferred",
             Args { reading: true, .. } => " --reading",
             Args { coupled: true, .. } => " --coupled",
+            Args { amid: true, .. } => " --amid",
             Args { reduced: true, .. } => " --reduced",
             _ => "",
         };

@@ -10,7 +10,7 @@ mod tests {
     use rcoe_sim::coupled::fault::Fault;
     use rcoe_sim::coupled::group::{Arena, Group, PACE};
     use rcoe_sim::coupled::model::{Explored, Flaw, Scope, explore};
-    use rcoe_sim::coupled::random::{Summary, simulate};
+    use rcoe_sim::coupled::random::{Summary, simulate, simulate_amid};
     use rcoe_sim::coupled::vm::{Ins, Meter};
 
     /// Counts in memory: registers are equal at each turn.
@@ -303,6 +303,36 @@ mod tests {
         assert!(noticed > 300, "faults must matter: {noticed}");
         assert!(admitted > 200, "copies must be taken in: {admitted}");
         assert!(amid > 100, "during an attempt, too: {amid}");
+    }
+
+    #[test]
+    fn a_majority_of_which_one_was_hit_since_convicts_nobody() {
+        let ended = simulate(60_383_832, None, Guards::ON, false);
+        assert!(ended.is_ok(), "{ended:?}");
+        for seed in [10_077, 16_134, 87_510, 119_073, 153_390, 162_114] {
+            let ended = simulate_amid(seed, Guards::ON, false);
+            assert!(ended.is_ok(), "{seed}: {ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_majority_that_meets_in_every_third_phase_only_is_right() {
+        let ended = simulate(1_009_281, Some(3), Guards::ON, false);
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+
+    #[test]
+    fn seeds_in_which_one_is_hit_when_others_have_met_it_pass() {
+        let mut noticed = 0;
+        for seed in 0..3000 {
+            match simulate_amid(seed, Guards::ON, false) {
+                Ok(summary) => noticed += u32::from(summary.noticed),
+                Err(failure) => {
+                    panic!("cargo run -p rcoe-sim -- --amid --seed {seed}: {failure:?}")
+                }
+            }
+        }
+        assert!(noticed > 100, "faults must matter: {noticed}");
     }
 
     /// How far the one that is behind takes itself to have come when it meets the other.

@@ -102,6 +102,7 @@ mod tests {
         Bug::ListUnsealed,
         Bug::StubUnsealed,
         Bug::SearchUnmade,
+        Bug::MajorityPast,
         Bug::NewcomerVotes,
         Bug::PassUnreturned,
         Bug::PassOfOne,
@@ -455,7 +456,10 @@ mod tests {
     #[test]
     fn each_of_coupling_is_noticed() {
         noticed(COUPLED, by_coupled_model, |guards| {
-            by_seed(|seed| Ok(coupled::random::simulate(seed, None, guards, false)?.into()))
+            by_seed(|seed| {
+                coupled::random::simulate(seed, None, guards, false)?;
+                Ok(coupled::random::simulate_amid(seed, guards, false)?.into())
+            })
         });
     }
 

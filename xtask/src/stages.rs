@@ -327,7 +327,14 @@ fn aarch64() -> Result<Counts> {
 fn model() -> Result<Counts> {
     shell::build_commands(&[SIMULATION])?;
     let (seed, mut counts) = (seed()?, Counts::default());
-    for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
+    for kind in [
+        "",
+        "--reduced",
+        "--deferred",
+        "--reading",
+        "--coupled",
+        "--amid",
+    ] {
         let told = format!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
         println!("{told}");
         let seeds = Command::new(shell::built(SIMULATION));

@@ -7,6 +7,12 @@
 //!
 //! Whoever is left outside of a majority that has met may only be ahead of it, or behind. So each
 //! time that others meet, some phases follow in which it is looked for.
+//!
+//! A member of the majority may be hit while that is done, and then keep others from the one that
+//! is looked for. So there is a verdict only as the majority stands together: until then it has not
+//! been hit, and if the one outside were not either, all those phases would have been without a
+//! fault, and without a fault all meet in fewer. How many phases are enough if somebody has been
+//! hit between them need not be known.
 
 use super::Pace;
 use super::board::Report;
@@ -34,12 +40,27 @@ pub(super) struct Effort {
 pub(super) enum Next {
     Phase,
     Verdict,
+    /// A majority has met that does not meet any more: nobody knows who is right.
+    Doubted,
     /// The attempt proves nothing.
     Unplaced,
 }
 
-/// Phases that an attempt has at most, if some of them do not count.
+/// What is known of who is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Known {
+    /// A majority stands at the present target, or more phases would not tell.
+    Right,
+    /// A majority stood at one before, and one of it may have been hit since.
+    Before,
+    /// No majority has met.
+    Undecided,
+}
+
+/// Phases that an attempt has at most, if some of them do not count, and those that follow until a
+/// majority that has met stands together: somebody else may own the target in two of three.
 const MOST: u8 = 16;
+const MORE: u8 = 4;
 
 /// Phases in which those are looked for who are not where a majority has met: each of them owns a
 /// target in one, and runs in another, with the budget that makes up for the wrong one of both.
@@ -67,13 +88,12 @@ impl Effort {
         self.since = self.counted + 1;
     }
 
-    /// A phase is over in which not all have come to the target, or none has begun yet. `decided`:
-    /// it is known who is right, or more phases would not tell.
+    /// A phase is over in which not all have come to the target, or none has begun yet.
     pub(super) fn account<'a>(
         &mut self,
         reports: impl Iterator<Item = &'a Report> + Clone,
         pace: Pace,
-        decided: bool,
+        known: Known,
     ) -> Next {
         let events = reports.clone().next().map(|it| it.standing.events);
         let computes = |it: &Report| !it.standing.at_call && Some(it.standing.events) == events;
@@ -86,17 +106,23 @@ impl Effort {
         self.counted += u8::from(began && counts);
         self.unplaced += u8::from(began && nowhere);
         (self.nowhere, self.spoilt) = (false, false);
-        let phases = if decided { pace.phases } else { pace.undecided };
+        let phases = match known {
+            Known::Undecided => pace.undecided,
+            Known::Right | Known::Before => pace.phases,
+        };
         let phases = phases + more_of(reports.count());
         let searched = self.since == 0 || self.counted >= self.since + SEARCH;
-        if !(self.counted >= phases && searched) && self.made < MOST {
+        let proven = known != Known::Before;
+        let most = if proven { MOST } else { MOST + MORE };
+        if !(self.counted >= phases && searched && proven) && self.made < most {
             let again = spoilt || nowhere && pace.is_short();
             self.phase += u8::from(!(began && again));
             return Next::Phase;
         }
         match self.unplaced * 2 > self.made {
             true => Next::Unplaced,
-            false => Next::Verdict,
+            false if proven => Next::Verdict,
+            false => Next::Doubted,
         }
     }
 }
@@ -147,7 +173,11 @@ mod tests {
         let mut effort = Effort::default();
         for phase in 0.. {
             let reports = reports(at_call, nowhere);
-            let next = effort.account(reports.iter(), pace, phase >= decided);
+            let known = match phase >= decided {
+                true => Known::Right,
+                false => Known::Undecided,
+            };
+            let next = effort.account(reports.iter(), pace, known);
             if next != Next::Phase {
                 return (phase, next);
             }
@@ -175,11 +205,11 @@ mod tests {
         reports[1].spoilt = true;
         for pace in [PACE, LONG] {
             effort = Effort::default();
-            effort.account(reports.iter(), pace, true);
-            effort.account(reports.iter(), pace, true);
+            effort.account(reports.iter(), pace, Known::Right);
+            effort.account(reports.iter(), pace, Known::Right);
             assert_eq!((effort.phase, effort.counted), (1, 0));
         }
-        let next = (0..MOST).map(|_| effort.account(reports.iter(), PACE, true));
+        let next = (0..MOST).map(|_| effort.account(reports.iter(), PACE, Known::Right));
         assert_eq!(
             next.last(),
             Some(Next::Verdict),
@@ -193,11 +223,11 @@ mod tests {
         for misled in 1..PACE.phases {
             let mut effort = Effort::default();
             for _ in 0..misled {
-                effort.account(reports.iter(), PACE, true);
+                effort.account(reports.iter(), PACE, Known::Right);
             }
             effort.begin_anew();
             let mut phases = 0;
-            while effort.account(reports.iter(), PACE, true) == Next::Phase {
+            while effort.account(reports.iter(), PACE, Known::Right) == Next::Phase {
                 phases += 1;
             }
             assert_eq!(phases, PACE.phases - ASTRAY - 1, "{misled}");
@@ -213,9 +243,31 @@ mod tests {
             if phase == PACE.phases {
                 effort.begin_search();
             }
-            effort.account(reports.iter(), PACE, true) == Next::Phase
+            effort.account(reports.iter(), PACE, Known::Right) == Next::Phase
         });
         assert_eq!(phases.by_ref().last(), Some(PACE.phases + SEARCH - 1));
+    }
+
+    #[test]
+    fn there_is_no_verdict_while_the_majority_that_met_is_apart() {
+        let reports = reports(false, false);
+        for (apart, end) in [
+            (0..3, (PACE.phases, Next::Verdict)),
+            (3..6, (6, Next::Verdict)),
+            (3..MOST + 2, (MOST + 2, Next::Verdict)),
+            (3..u8::MAX, (MOST + MORE, Next::Doubted)),
+        ] {
+            let mut effort = Effort::default();
+            let nexts = (0..).map(|phase| {
+                let known = match apart.contains(&phase) {
+                    true => Known::Before,
+                    false => Known::Right,
+                };
+                (phase, effort.account(reports.iter(), PACE, known))
+            });
+            let last = nexts.skip_while(|&(_, next)| next == Next::Phase).next();
+            assert_eq!(last, Some(end), "{apart:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::board::{Came, PAGES, REGISTERS, Report, Verdict};
 use super::compare::{Machine, Union, area_digest, state_digest};
-use super::effort::Next;
+use super::effort::{Known, Next};
 use super::time::{Backend, LogicalTime, Standing};
 use super::{Boards, Coupler, End, Order, Point, Stage, board};
 use crate::guards::Bug;
@@ -115,11 +115,17 @@ impl<T: Backend> Coupler<T> {
         if apart && self.voters == self.members {
             return self.sentence(self.joint);
         }
-        let decided = self.voters.len() < 3 || !self.joint.is_empty();
+        let known = match self.joint.is_empty() {
+            _ if self.voters.len() < 3 || self.is_majority(joint) => Known::Right,
+            true => Known::Undecided,
+            false if self.guards.off(Bug::MajorityPast) => Known::Right,
+            false => Known::Before,
+        };
         let made = reports.iter().flatten();
-        match self.effort.account(made, self.pace, decided) {
+        match self.effort.account(made, self.pace, known) {
             Next::Phase => self.begin_phase(reports, joint),
             Next::Verdict => self.sentence(self.joint),
+            Next::Doubted => self.over(End::Diverged),
             Next::Unplaced => self.over(End::Unplaced),
         }
     }

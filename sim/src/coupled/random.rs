@@ -71,6 +71,9 @@ struct Run<T> {
     charge: Charge,
     rng: Rng,
     plan: Option<(Fault, usize, u64)>,
+    /// That happens to a member of a majority that has met, amid an attempt, in this phase at the
+    /// earliest.
+    phase: Option<u8>,
     /// The most attempts, and whether one that was removed is ended at once.
     attempts: u32,
     prompt: bool,
@@ -97,6 +100,20 @@ pub fn simulate(
         7 => both::<Counter>(seed, n, guards, trace),
         _ => both::<States>(seed, n, guards, trace),
     }
+}
+
+/// Simulates a run of three in which one is hit amid an attempt, when another one has met it and
+/// the third has not yet.
+///
+/// # Errors
+/// What does not hold.
+pub fn simulate_amid(seed: u64, guards: Guards, trace: bool) -> Result<Summary, Failure> {
+    let mut run = Run::<States>::new(seed, Some(3), guards, trace);
+    let mut rng = Rng::new(seed ^ 0x616d_6964);
+    run.phase = Some(1 + u8::try_from(rng.below(8)).expect("few"));
+    run.plan = Some((Fault::of_registers(&mut rng), rng.index(3), 0));
+    run.copied = None;
+    run.go()
 }
 
 /// The run, and, if a fault hits a board only, that without it: nothing must tell them apart.
@@ -153,6 +170,7 @@ impl<T: Backend> Run<T> {
             group,
             charge: Charge::new(Replica::new(&program, T::EXACT)),
             plan,
+            phase: None,
             attempts: u32::try_from(3 + rng.below(6)).expect("few"),
             prompt: rng.one_in(2),
             copied: rng.one_in(4).then(|| Fault::of_registers(&mut rng)),
@@ -232,8 +250,13 @@ impl<T: Backend> Run<T> {
         let Some((fault, victim, at)) = self.plan else {
             return;
         };
-        let generation = self.group.processes[victim].coupler.stamp().generation;
-        if self.summary.steps >= at && fault.strike(&mut self.group, victim) {
+        let coupler = &self.group.processes[victim].coupler;
+        let generation = coupler.stamp().generation;
+        let has_met = self.phase.is_none_or(|phase| {
+            let joint = coupler.joint().iter().any(|id| id.index() == victim);
+            joint && coupler.stamp().phase >= phase
+        });
+        if self.summary.steps >= at && has_met && fault.strike(&mut self.group, victim) {
             self.charge.struck = Some((victim, fault));
             self.charge.generation = generation;
             self.plan = None;
