@@ -203,13 +203,17 @@ fn the_points_are_counted() {
     ];
     let outcome = scene.rcoe(&options);
     let told = outcome.err();
-    let row = told
-        .lines()
-        .find(|row| row.starts_with("points between calls"));
-    let words = row.expect("a row").split_whitespace().rev();
-    let counts: Vec<u64> = words
-        .take(2)
-        .map(|it| it.parse().expect("a count"))
-        .collect();
+    let row = |name: &str| {
+        let row = told.lines().find(|row| row.starts_with(name));
+        let words = row.expect(name).split_whitespace().rev();
+        let counts = words.take(2).map(|it| it.parse().expect("a count"));
+        counts.collect::<Vec<u64>>()
+    };
+    let counts = row("points between calls");
+    let all = row("phases to points");
+    let most = row("most phases to a point");
     assert!(counts[0] > 0 && counts[0] == counts[1], "{counts:?}");
+    for ((&points, &all), &most) in counts.iter().zip(&all).zip(&most) {
+        assert!(most >= 1 && all >= most + points - 1, "{told}");
+    }
 }

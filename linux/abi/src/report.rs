@@ -218,6 +218,8 @@ pub struct Report {
     pub meeting: AtomicU32,
     /// Points between calls that all agreed on, and attempts that came to no end.
     pub points: [AtomicU64; 2],
+    /// Phases that these took, and the most that one took.
+    pub phases: [AtomicU64; 2],
     /// Points from which branches were counted, and targets that were passed, as counts tell.
     pub counted: [AtomicU64; 2],
     /// Threads that run as soon as the one that has the processor gives way, or a little later.

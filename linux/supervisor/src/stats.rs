@@ -30,6 +30,8 @@ pub struct Stats {
 }
 
 const RENDEZVOUS: &str = "rendezvous";
+const PHASES: &str = "phases to points";
+const MOST_PHASES: &str = "most phases to a point";
 const BYTES_VOTED: &str = "bytes voted";
 const REMOVALS: &str = "removing replicas: ns";
 
@@ -42,6 +44,10 @@ impl Stats {
             let rendezvous = Published::read(memory, index).rendezvous;
             (memory.report(index), rendezvous)
         }));
+        self.take_in(counted);
+    }
+
+    fn take_in(&mut self, counted: Self) {
         for (at, (name, values)) in counted.rows.into_iter().enumerate() {
             if self.rows.len() == at {
                 self.rows.push((name, Vec::new()));
@@ -49,7 +55,10 @@ impl Stats {
             let sums = &mut self.rows[at].1;
             sums.resize(sums.len().max(values.len()), 0);
             for (sum, value) in sums.iter_mut().zip(values) {
-                *sum = sum.wrapping_add(value);
+                *sum = match name {
+                    MOST_PHASES => value.max(*sum),
+                    _ => sum.wrapping_add(value),
+                };
             }
         }
     }
@@ -85,6 +94,8 @@ impl Stats {
         ));
         rows.push(("points between calls", column(&|report| &report.points[0])));
         rows.push(("points not agreed on", column(&|report| &report.points[1])));
+        rows.push((PHASES, column(&|report| &report.phases[0])));
+        rows.push((MOST_PHASES, column(&|report| &report.phases[1])));
         rows.push(("points counted from", column(&|report| &report.counted[0])));
         rows.push(("targets passed", column(&|report| &report.counted[1])));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
@@ -147,5 +158,22 @@ impl fmt::Display for Stats {
             }
         }
         write!(f, "{}", self.recoveries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_added_up_but_for_what_is_the_most() {
+        let process = |phases: [u64; 2], most: [u64; 2]| Stats {
+            rows: vec![(PHASES, phases.to_vec()), (MOST_PHASES, most.to_vec())],
+            ..Stats::default()
+        };
+        let mut all = Stats::default();
+        all.take_in(process([7, 9], [3, 2]));
+        all.take_in(process([4, 1], [1, 5]));
+        assert_eq!(all, process([11, 10], [3, 5]));
     }
 }

@@ -119,8 +119,18 @@ fn is_beyond(kernel: &mut Kernel, context: &UContext) -> bool {
     is_here && meeting.correct(now).is_some_and(|ahead| ahead < -BEYOND_NS)
 }
 
+/// An attempt is over.
+fn count_attempt(kernel: &Kernel, agreed: bool) {
+    let report = &kernel.report;
+    count(&report.points[usize::from(!agreed)], 1);
+    let phases = kernel.replica.env().meeting.coupler.stamp().phase.into();
+    let [all, most] = &report.phases;
+    count(all, phases);
+    count(most, phases.saturating_sub(most.load(Ordering::Relaxed)));
+}
+
 fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
-    count(&kernel.report.points[0], 1);
+    count_attempt(kernel, true);
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.leave();
     meeting.base = cpu_now();
@@ -132,7 +142,7 @@ fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
 }
 
 fn apart(kernel: &mut Kernel, end: End) -> Outcome {
-    count(&kernel.report.points[1], 1);
+    count_attempt(kernel, false);
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.leave();
     meeting.ticks.begin(cpu_now());
