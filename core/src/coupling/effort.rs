@@ -258,14 +258,14 @@ mod tests {
             (3..u8::MAX, (MOST + MORE, Next::Doubted)),
         ] {
             let mut effort = Effort::default();
-            let nexts = (0..).map(|phase| {
+            let mut nexts = (0..).map(|phase| {
                 let known = match apart.contains(&phase) {
                     true => Known::Before,
                     false => Known::Right,
                 };
                 (phase, effort.account(reports.iter(), PACE, known))
             });
-            let last = nexts.skip_while(|&(_, next)| next == Next::Phase).next();
+            let last = nexts.find(|&(_, next)| next != Next::Phase);
             assert_eq!(last, Some(end), "{apart:?}");
         }
     }
