@@ -22,3 +22,17 @@ fn calls_on_a_named_pipe_come_to_what_they_did() {
     assert_eq!(outcome.out(), "15 ".repeat(60));
     assert_eq!(outcome.ended, Ended::Exit(0));
 }
+
+/// A look that a signal interrupted found nothing; whoever took it for an answer would hold up the
+/// thread that is to give one.
+#[test]
+fn threads_wait_for_each_other_while_children_end() {
+    const PAIRS: &str = include_str!("interrupted/pairs.c");
+    let scene = Scene::new();
+    let program = scene.compile("pairs", PAIRS, &["-pthread"]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.out(), "done\n");
+    }
+}

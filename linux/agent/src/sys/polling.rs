@@ -1,9 +1,11 @@
 //! What is ready: descriptors that the host is asked about, mostly without waiting.
 
+use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall3, syscall6};
 
 use crate::convert::low32;
+use crate::sys;
 
 /// The calls that wait for descriptors, for waits that a signal has to end.
 pub(crate) const POLL: u64 = nr::__NR_poll as u64;
@@ -28,7 +30,18 @@ pub(crate) fn condition(bits: u32) -> u16 {
 
 /// Would a call that waits for this condition go on at once?
 pub(crate) fn is_ready(fd: u64, events: u32) -> bool {
-    poll(low32(fd).cast_signed(), events, 0) != 0
+    unless_interrupted(|| poll(low32(fd).cast_signed(), events, 0)) != 0
+}
+
+/// What a look comes to that does not wait. It is interrupted all the same if nothing is ready and
+/// a signal has just come: that is no answer, and whoever took it for one would wait.
+fn unless_interrupted(mut look: impl FnMut() -> i64) -> i64 {
+    loop {
+        let found = look();
+        if found != sys::error(EINTR) {
+            return found;
+        }
+    }
 }
 
 /// Waits until a descriptor has one of these conditions, for so many milliseconds at most. Whatever
@@ -55,7 +68,7 @@ pub(crate) unsafe fn poll_now(array: u64, count: u64) -> i64 {
     let now = NOW;
     let args = [array, count, now.as_ptr() as u64, 0, 0, 0];
     // SAFETY: the time is one that the kernel may write to; the rest is forwarded from the caller.
-    unsafe { syscall6(PPOLL, args) }
+    unless_interrupted(|| unsafe { syscall6(PPOLL, args) })
 }
 
 /// The same of the numbers below `count` in the sets of `select`, each of which may be missing (0).
@@ -66,5 +79,5 @@ pub(crate) unsafe fn select_now(count: u64, [reads, writes, others]: [u64; 3]) -
     let now = NOW;
     let args = [count, reads, writes, others, now.as_ptr() as u64, 0];
     // SAFETY: as above.
-    unsafe { syscall6(u64::from(nr::__NR_pselect6), args) }
+    unless_interrupted(|| unsafe { syscall6(u64::from(nr::__NR_pselect6), args) })
 }
