@@ -93,7 +93,8 @@ const fn number_of(core: u32) -> u32 {
     core + FIRST_CORE
 }
 
-/// The one of a set of cores by which they know it too: INIT reaches a core by either.
+/// The one of a set of cores by which they know it too, a bit each as after a reset: INIT reaches a
+/// core by either.
 const fn logical_name_of(core: u32) -> u32 {
     1 << number_of(core)
 }
