@@ -25,7 +25,7 @@ mod tests {
     const KNOWN: [&str; 10] = [
         // Clears upper halves that are zero.
         "delivery13load_extended",
-        "rcoe_bulk_candidates",
+        "rcoe_bulk_marks",
         "rcoe_bulk_difference",
         "rcoe_bulk_sums",
         "rcoe_digest_by_aes",

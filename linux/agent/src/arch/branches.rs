@@ -5,7 +5,9 @@
 //!
 //! Not covered: indirect branches.
 
+use crate::arch::bulk;
 use crate::arch::entry::guarded;
+use crate::arch::recognise::ESCAPE;
 use crate::convert::{low32, size};
 
 /// A half-open range of addresses.
@@ -14,20 +16,14 @@ type Range = core::ops::Range<u64>;
 /// Tells which of these windows anything in `code` could be a direct branch into. All of them,
 /// which stand in order, are looked for at once.
 pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl FnMut(usize)) {
-    let [first, .., last] = windows else {
-        for (index, window) in windows.iter().enumerate() {
-            if branches_into(code, window.clone()) {
-                hit(index);
-            }
-        }
-        return;
-    };
+    let [first, ..] = windows else { return };
+    let last = windows.last().unwrap_or(first);
     let all = first.start..last.end;
+    let looked = long_branches(code, &all, |target| {
+        let into = windows.iter().position(|window| window.contains(&target));
+        into.into_iter().for_each(&mut hit);
+    });
     let done = guarded(|| {
-        long_branches(code, &all, |target| {
-            let into = windows.iter().position(|window| window.contains(&target));
-            into.into_iter().for_each(&mut hit);
-        });
         for (index, window) in windows.iter().enumerate() {
             if short_branch(code, window) {
                 hit(index);
@@ -35,83 +31,74 @@ pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl 
         }
         0
     });
-    if done != 0 {
+    if !looked || done != 0 {
         (0..windows.len()).for_each(hit);
     }
 }
 
-/// Tells where long branches lead to within the range.
-fn long_branches(code: &Range, range: &Range, mut to: impl FnMut(u64)) {
-    const BLOCK: u64 = 1024;
-    let mut at = code.start;
-    while at + 4 <= code.end {
-        let len = BLOCK.min(code.end - at - 3);
-        let whole = len == BLOCK && at + BLOCK + 7 <= code.end;
-        if !whole || (0..4).any(|phase| block_leads_near(at + phase, size(BLOCK), range)) {
-            for at in (at..at + len).filter(|at| is_long_branch(*at, code, range)) {
-                // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-                let displacement = unsafe { (at as *const i32).read_unaligned() };
-                to((at + 4).wrapping_add_signed(displacement.into()));
-            }
-        }
-        at += len;
-    }
-}
-
-/// Could any of the words in `len` bytes from `at` on, as displacements, lead into the range?
-fn block_leads_near(at: u64, len: usize, range: &Range) -> bool {
-    let span = low32(range.end - range.start);
-    // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's guard
-    // catches.
-    let code = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
-    let mut place = low32(at).wrapping_add(4).wrapping_sub(low32(range.start));
-    let mut hits = 0;
-    for word in code.chunks_exact(4) {
-        let displacement = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        hits |= u32::from(displacement.wrapping_add(place) < span);
-        place = place.wrapping_add(4);
-    }
-    hits != 0
-}
-
-/// Could anything in `code` be a direct branch to an address in `window`, which is of at most eight
-/// bytes?
+/// Could anything in `code` be a direct branch to an address in `window`?
 pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
-    let verdict = guarded(|| {
-        let near = long_branch(code, &window) || short_branch(code, &window);
-        i64::from(near)
-    });
-    verdict != 0
+    let mut seen = false;
+    branches_into_each(code, &[window], |_| seen = true);
+    seen
 }
 
-/// Does a long branch lead into the window? Any four bytes that would, as a displacement, are a
-/// suspicion; what stands before them must be the opcode of a branch.
-fn long_branch(code: &Range, window: &Range) -> bool {
-    /// Bytes looked at without a decision in between.
-    const BLOCK: u64 = 1024;
+/// Tells where long branches lead to within the range; false if some of the code cannot be read.
+fn long_branches(code: &Range, range: &Range, mut to: impl FnMut(u64)) -> bool {
     let mut at = code.start;
-    while at + BLOCK + 4 <= code.end {
-        let suspicious = (0..4).any(|phase| block_may_lead(at + phase, size(BLOCK), window));
-        if suspicious && (at..at + BLOCK).any(|at| is_long_branch(at, code, window)) {
-            return true;
+    while at < code.end {
+        let mut marks = [0; bulk::BLOCKS];
+        let blocks = size((code.end - at) / bulk::ROW).min(bulk::BLOCKS);
+        let marks = &mut marks[..blocks];
+        if !bulk::mark(at, &[CALL, JUMP, ESCAPE], &[], marks) {
+            return false;
         }
-        at += BLOCK;
+        // Behind the last whole block all is looked at.
+        let end = match blocks {
+            0 => code.end,
+            blocks => at + blocks as u64 * bulk::ROW,
+        };
+        let done = guarded(|| {
+            let starts = (at..).step_by(size(bulk::ROW));
+            for (mask, start) in marks.iter().zip(starts) {
+                bulk::bits(*mask)
+                    .filter_map(|bit| long_branch(start + bit, code, range))
+                    .for_each(&mut to);
+            }
+            let rest = if marks.is_empty() { at..end } else { 0..0 };
+            rest.filter_map(|at| long_branch(at, code, range))
+                .for_each(&mut to);
+            0
+        });
+        if done != 0 {
+            return false;
+        }
+        at = end;
     }
-    (at..code.end - 4).any(|at| is_long_branch(at, code, window))
+    true
 }
 
-/// Is there the displacement at `at` of a `call`, `jmp` or `jcc` into the window?
-fn is_long_branch(at: u64, code: &Range, window: &Range) -> bool {
-    let byte_before = |distance: u64| {
-        let place = at
-            .checked_sub(distance)
-            .filter(|place| *place >= code.start);
-        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-        place.map_or(0, |place| unsafe { (place as *const u8).read() })
+/// `call` and `jmp` with a displacement of four bytes, and the first byte of a `jcc` with one.
+const CALL: u8 = 0xe8;
+const JUMP: u8 = 0xe9;
+
+/// Where the `call`, `jmp` or `jcc` at `at` leads to, if one could stand there, and it leads into
+/// the range. To be called under a guard.
+fn long_branch(at: u64, code: &Range, range: &Range) -> Option<u64> {
+    // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+    let byte = |at: u64| unsafe { (at as *const u8).read() };
+    let opcode = match byte(at) {
+        CALL | JUMP => 1,
+        ESCAPE if at + 1 < code.end && byte(at + 1) & 0xf0 == 0x80 => 2,
+        _ => return None,
     };
-    displacement_in(at, window)
-        && (matches!(byte_before(1), 0xe8 | 0xe9)
-            || (byte_before(2) == 0x0f && byte_before(1) & 0xf0 == 0x80))
+    let displacement = at + opcode;
+    if displacement + 4 > code.end || !displacement_in(displacement, range) {
+        return None;
+    }
+    // SAFETY: as above.
+    let distance = unsafe { (displacement as *const i32).read_unaligned() };
+    Some((displacement + 4).wrapping_add_signed(distance.into()))
 }
 
 /// Does the word at `at`, as a displacement, lead into the window?
@@ -120,24 +107,6 @@ fn displacement_in(at: u64, window: &Range) -> bool {
     let displacement = unsafe { (at as *const u32).read_unaligned() };
     let target = displacement.wrapping_add(low32(at)).wrapping_add(4);
     target.wrapping_sub(low32(window.start)) < low32(window.end - window.start)
-}
-
-/// Could any of the words in `len` bytes from `at` on, as displacements, lead to the window or
-/// right behind it?
-fn block_may_lead(at: u64, len: usize, window: &Range) -> bool {
-    const WIDTH_BITS: u32 = 3;
-    debug_assert!(window.end - window.start <= 1 << WIDTH_BITS);
-    // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's guard
-    // catches.
-    let code = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
-    let mut place = low32(at).wrapping_add(4).wrapping_sub(low32(window.start));
-    let mut hits = 0;
-    for word in code.chunks_exact(4) {
-        let displacement = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        hits |= u32::from(displacement.wrapping_add(place) >> WIDTH_BITS == 0);
-        place = place.wrapping_add(4);
-    }
-    hits != 0
 }
 
 /// Does a short branch nearby lead into the window?

@@ -12,7 +12,7 @@ use crate::arch::entry::{guarded_with, without_vectors};
 unsafe extern "C" {
     fn rcoe_bulk_difference(a: u64, b: u64, len: u64) -> u64;
     fn rcoe_bulk_sums(from: *const u64, rows: u64, sums: *mut [[u64; SUM_LANES]; 2]);
-    fn rcoe_bulk_candidates(from: u64, to: u64, patterns: *const u64, count: u64) -> u64;
+    fn rcoe_bulk_marks(from: u64, marks: *mut u64, blocks: u64, values: *const Values) -> i64;
 }
 
 global_asm!(
@@ -73,42 +73,77 @@ rcoe_bulk_sums:
     ret
     .size rcoe_bulk_sums, . - rcoe_bulk_sums
 
-    // The first of blocks of 64 bytes, from rdi to rsi, in which, or right after which, a pair of
-    // bytes is one of the rcx patterns at rdx, each of them four times in its word; rsi if none is.
-    // Reads one byte more than the blocks have.
-    .globl rcoe_bulk_candidates
-    .type rcoe_bulk_candidates, @function
-rcoe_bulk_candidates:
-    mov rax, rdi
-2:  cmp rax, rsi
-    jae 5f
-    .irp n, 0,1,2,3
-    movdqu xmm\n, xmmword ptr [rax + 16*\n]
-    movdqu xmm1\n, xmmword ptr [rax + 16*\n + 1]
-    .endr
-    pxor xmm4, xmm4
-    mov r8, rcx
-3:  movq xmm5, qword ptr [rdx + 8*r8 - 8]
-    punpcklqdq xmm5, xmm5
-    .irp n, 0,1,2,3,10,11,12,13
+    // Marks bytes that have one of a few values, and behind which another one stands, if that is
+    // asked for: rdi is where they are, in rdx blocks of 64, rsi is where a word of bits for each
+    // block goes. At rcx is how many values the first and the second may have, and behind that
+    // each of them sixteen times.
+    .macro mark row, marks
     movdqa xmm6, xmm5
-    pcmpeqw xmm6, xmm\n
-    por xmm4, xmm6
+    pcmpeqb xmm6, xmm\row
+    por xmm\marks, xmm6
+    .endm
+    .macro bits marks, shift
+    pmovmskb r8d, xmm\marks
+    shl r8, \shift
+    or rax, r8
+    .endm
+    .globl rcoe_bulk_marks
+    .type rcoe_bulk_marks, @function
+rcoe_bulk_marks:
+2:  .irp n, 0,1,2,3
+    movdqu xmm\n, xmmword ptr [rdi + 16*\n]
     .endr
+    .irp n, 8,9,10,11
+    pxor xmm\n, xmm\n
+    .endr
+    mov r8, qword ptr [rcx]
+    lea r9, [rcx + 16]
+3:  movdqu xmm5, xmmword ptr [r9]
+    mark 0, 8
+    mark 1, 9
+    mark 2, 10
+    mark 3, 11
+    add r9, 16
     dec r8
     jnz 3b
-    pmovmskb r8d, xmm4
-    test r8d, r8d
-    jnz 5f
-    add rax, 64
-    jmp 2b
-5:  ret
-    .size rcoe_bulk_candidates, . - rcoe_bulk_candidates
+    mov r8, qword ptr [rcx + 8]
+    test r8, r8
+    jz 5f
+    .irp n, 0,1,2,3
+    movdqu xmm\n, xmmword ptr [rdi + 16*\n + 1]
+    .endr
+    .irp n, 12,13,14,15
+    pxor xmm\n, xmm\n
+    .endr
+4:  movdqu xmm5, xmmword ptr [r9]
+    mark 0, 12
+    mark 1, 13
+    mark 2, 14
+    mark 3, 15
+    add r9, 16
+    dec r8
+    jnz 4b
+    pand xmm8, xmm12
+    pand xmm9, xmm13
+    pand xmm10, xmm14
+    pand xmm11, xmm15
+5:  pmovmskb eax, xmm8
+    bits 9, 16
+    bits 10, 32
+    bits 11, 48
+    mov qword ptr [rsi], rax
+    add rdi, 64
+    add rsi, 8
+    dec rdx
+    jnz 2b
+    xor eax, eax
+    ret
+    .size rcoe_bulk_marks, . - rcoe_bulk_marks
     .popsection
     "#
 );
 
-/// Bytes that [`differ`] and [`candidates`] look at together.
+/// Bytes that [`differ`] and [`mark`] look at together.
 pub(crate) const ROW: u64 = 64;
 
 /// Do so many bytes, a multiple of [`ROW`] and not none, differ between these places? They also do
@@ -140,25 +175,71 @@ pub(crate) fn add_all(before: Checksum, words: &[u64]) -> Checksum {
     rest.iter().fold(rows, |sum, &word| sum.add(word))
 }
 
-/// The first of blocks of [`ROW`] bytes, from `from` on, in which one of these pairs of bytes
-/// begins; the first byte after them if there is none. The blocks, and one byte more, lie before
-/// `end`. Nothing if some of that cannot be read.
-pub(crate) fn candidates(from: u64, end: u64, pairs: &[u16]) -> Option<u64> {
-    const MOST: usize = 8;
-    extern "C" fn body(from: u64, to: u64, patterns: u64, count: u64) -> i64 {
-        // SAFETY: it only reads; a hole in the program's code faults, which the guard catches. The
-        // patterns are the caller's. Vector registers are kept meanwhile.
-        unsafe { rcoe_bulk_candidates(from, to, patterns as *const u64, count) }.cast_signed()
+/// Blocks of which it is worth while to ask at a time: a page of them.
+pub(crate) const BLOCKS: usize = 64;
+
+/// Most values that [`mark`] looks for, of both kinds.
+const MOST: usize = 6;
+
+/// Values that are looked for, each in all bytes of a row: the first ones, and behind them those
+/// that the byte behind may have.
+#[repr(C)]
+struct Values {
+    counts: [u64; 2],
+    rows: [[u8; 16]; MOST],
+}
+
+impl Values {
+    /// # Panics
+    ///
+    /// If there are no first ones, or too many.
+    fn new(first: &[u8], second: &[u8]) -> Self {
+        assert!(!first.is_empty() && first.len() + second.len() <= MOST);
+        let mut rows = [[0; 16]; MOST];
+        for (row, value) in rows.iter_mut().zip(first.iter().chain(second)) {
+            *row = [*value; 16];
+        }
+        Self {
+            counts: [first.len() as u64, second.len() as u64],
+            rows,
+        }
     }
-    let mut patterns = [0; MOST];
-    for (pattern, pair) in patterns.iter_mut().zip(pairs) {
-        *pattern = u64::from(*pair) * 0x0001_0001_0001_0001;
+}
+
+/// Marks in blocks of [`ROW`] bytes, from `from` on, those that have one of the first values and
+/// that one of the second values follows, if there are any: a bit each, a word for each block. With
+/// second values one byte more is read than the blocks have. False, and no mark is of use, if some
+/// of that cannot be read.
+///
+/// # Panics
+///
+/// If there are no first values, or more than six of both.
+pub(crate) fn mark(from: u64, first: &[u8], second: &[u8], marks: &mut [u64]) -> bool {
+    extern "C" fn body(from: u64, marks: u64, blocks: u64, values: u64) -> i64 {
+        // SAFETY: of the program it only reads, where a hole faults, which the guard catches. The
+        // marks and the values are the caller's. Vector registers are kept meanwhile.
+        unsafe { rcoe_bulk_marks(from, marks as *mut u64, blocks, values as *const Values) }
     }
-    assert!((1..=MOST).contains(&pairs.len()));
-    let to = from + end.saturating_sub(from + 1) / ROW * ROW;
-    let words = [from, to, patterns.as_ptr() as u64, pairs.len() as u64];
-    let found = without_vectors(|| guarded_with(words, body));
-    u64::try_from(found).ok()
+    let values = Values::new(first, second);
+    if marks.is_empty() {
+        return true;
+    }
+    let words = [
+        from,
+        marks.as_mut_ptr() as u64,
+        marks.len() as u64,
+        (&raw const values) as u64,
+    ];
+    without_vectors(|| guarded_with(words, body)) == 0
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u64> {
+    core::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit.into())
+    })
 }
 
 #[cfg(test)]
@@ -211,20 +292,32 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_found_in_its_block() {
-        let pairs = [0x050f, 0xa20f, 0x00ff_u16];
-        for at in 0..=4 * 64 {
-            for pair in pairs {
-                let mut bytes = vec![0x90_u8; 4 * 64 + 2];
-                bytes[at..at + 2].copy_from_slice(&pair.to_le_bytes());
-                let from = bytes.as_ptr() as u64;
-                for end in [0, 64, 65, 4 * 64, 4 * 64 + 1] {
-                    let found = candidates(from, from + end, &pairs).expect("memory of ours");
-                    let block = (at as u64 / 64 * 64).min(end.saturating_sub(1) / 64 * 64);
-                    assert_eq!(found - from, block, "{pair:#x} at {at} of {end}");
+    fn each_byte_of_a_value_is_marked() {
+        // Of few values, so that pairs are frequent.
+        let bytes: Vec<u8> = bytes(5 * 64 + 2).iter().map(|it| it % 7).collect();
+        let seconds = [&[][..], &[3], &[0, 5, 6]];
+        for (skipped, second) in (0..2).zip(seconds.iter().cycle()).chain([(0, &seconds[2])]) {
+            let code = &bytes[skipped..];
+            for first in [&[2][..], &[2, 6], &[0, 1, 5]] {
+                for blocks in 0..=5 {
+                    let mut marks = vec![7; blocks];
+                    assert!(mark(code.as_ptr() as u64, first, second, &mut marks));
+                    for (at, pair) in code.windows(2).take(64 * blocks).enumerate() {
+                        let marked = marks[at / 64] >> (at % 64) & 1 != 0;
+                        let followed = second.is_empty() || second.contains(&pair[1]);
+                        let expected = first.contains(&pair[0]) && followed;
+                        assert_eq!(marked, expected, "{at} of {blocks} blocks");
+                    }
                 }
-                assert_eq!(candidates(from, from + 257, &[0xffff]), Some(from + 256));
             }
         }
+    }
+
+    #[test]
+    fn bits_are_told_from_the_lowest_on() {
+        let told = |mask| bits(mask).collect::<Vec<_>>();
+        assert_eq!(told(0), []);
+        assert_eq!(told(1 << 63 | 1 << 5 | 1), [0, 5, 63]);
+        assert_eq!(told(u64::MAX), (0..64).collect::<Vec<_>>());
     }
 }

@@ -11,7 +11,9 @@ use core::ops::Range;
 
 use rcoe_linux_abi::PAGE;
 
+use crate::arch::bulk;
 use crate::arch::entry::guarded;
+use crate::arch::recognise::ESCAPE;
 use crate::convert::size;
 
 /// Bytes of `syscall; cmp $-4095,%rax` (or -4096).
@@ -34,28 +36,36 @@ pub(super) fn calls(code: &Range<u64>, mut found: impl FnMut(u64)) {
     let mut page = code.start;
     while page < code.end {
         let end = (page + PAGE).min(code.end);
+        let mut marks = [0; bulk::BLOCKS];
+        // Each is asked for its byte and the next one.
+        let marks = &mut marks[..size((end - page - 1) / bulk::ROW)];
         let mut places = [0; MOST];
         let mut count = 0;
+        let readable = bulk::mark(page, &[ESCAPE], &[0x05], marks);
         let done = guarded(|| {
             // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the guard
             // catches.
             let code = unsafe { core::slice::from_raw_parts(page as *const u8, size(end - page)) };
-            count = in_page(code, &mut places);
+            count = in_page(code, marks, &mut places);
             0
         });
-        if done == 0 && count >= FEW {
+        if readable && done == 0 && count >= FEW {
             places[..count].iter().for_each(|at| found(page + *at));
         }
         page = end;
     }
 }
 
-/// Offsets of the calls in a page, and how many they are.
-fn in_page(code: &[u8], places: &mut [u64; MOST]) -> usize {
+/// Offsets of the calls in a page, and how many they are. Where they could begin is marked, but in
+/// what is left behind the last whole block.
+fn in_page(code: &[u8], marks: &[u64], places: &mut [u64; MOST]) -> usize {
+    let blocks = marks.iter().zip((0..).step_by(size(bulk::ROW)));
+    let marked = blocks.flat_map(|(mask, start)| bulk::bits(*mask).map(move |bit| start + bit));
+    let rest = marks.len() as u64 * bulk::ROW..code.len() as u64;
     let mut count = 0;
-    for (at, code) in code.windows(CALL).enumerate() {
-        if is_call(code) && count < MOST {
-            places[count] = at as u64;
+    for at in marked.chain(rest).filter(|at| is_call(&code[size(*at)..])) {
+        if let Some(place) = places.get_mut(count) {
+            *place = at;
             count += 1;
         }
     }

@@ -116,20 +116,24 @@ impl Found {
     }
 }
 
+/// The first byte of each of them, its prefixes left out.
+pub(crate) const ESCAPE: u8 = 0x0f;
+
+/// What stands behind that in them.
+#[inline]
+pub(crate) const fn seconds(wanted: Wanted) -> &'static [u8] {
+    if wanted.counter {
+        &[0xa2, 0xc7, 0x31, 0x01, 0xae]
+    } else {
+        &[0xa2, 0xc7]
+    }
+}
+
 /// Could one of them begin with these two bytes, its prefixes left out?
 #[inline]
 pub(crate) fn is_candidate(pair: u16, wanted: Wanted) -> bool {
-    candidates(wanted).contains(&pair)
-}
-
-/// The two bytes that one of them could begin with.
-#[inline]
-pub(crate) const fn candidates(wanted: Wanted) -> &'static [u16] {
-    if wanted.counter {
-        &[0xa20f, 0xc70f, 0x310f, 0x010f, 0xae0f]
-    } else {
-        &[0xa20f, 0xc70f]
-    }
+    let [first, second] = pair.to_le_bytes();
+    first == ESCAPE && seconds(wanted).contains(&second)
 }
 
 /// Is there such an instruction at `at`, or one whose prefix is right before; and where does it
@@ -300,21 +304,34 @@ impl Arriving {
 }
 
 /// Decodings from places so far before `position`.
+///
+/// They soon fall into step, so only what one of them comes by is decoded, and once.
 fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
     let lead = (lead + STARTS).min(position);
     let code = &code[position - lead..];
     let all = (lead + 1).min(STARTS);
-    // Backwards, so that each place is decoded once.
-    let mut there = [false; BEFORE + 1];
+    let mut reached = [false; BEFORE + 1];
+    let mut next = [0; BEFORE + 1];
     let mut sound = [true; BEFORE + 1];
-    there[lead] = true;
-    for at in (0..lead).rev() {
-        let (next, is_sound) = match decode(&code[at..]) {
+    reached[..all].fill(true);
+    for at in 0..lead {
+        if !reached[at] {
+            continue;
+        }
+        let (to, is_sound) = match decode(&code[at..]) {
             Some((opcode, len)) => (at + usize::from(len), !is_odd(opcode, code[at])),
             None => (at + 1, false),
         };
-        there[at] = there[..=lead].get(next) == Some(&true);
-        sound[at] = is_sound && sound[..=lead].get(next) != Some(&false);
+        (next[at], sound[at]) = (to, is_sound);
+        if to < lead {
+            reached[to] = true;
+        }
+    }
+    let mut there = [false; BEFORE + 1];
+    there[lead] = true;
+    for at in (0..lead).rev().filter(|at| reached[*at]) {
+        there[at] = there[..=lead].get(next[at]) == Some(&true);
+        sound[at] &= sound[..=lead].get(next[at]) != Some(&false);
     }
     let count = |wanted: &dyn Fn(usize) -> bool| (0..all).filter(|at| wanted(*at)).count();
     Arriving {
@@ -446,6 +463,58 @@ mod tests {
 
     fn found(body: &[u8], wanted: Wanted) -> Vec<(usize, Found)> {
         between(&CODE, body, &CODE, wanted)
+    }
+
+    /// What comes of each decoding by itself.
+    fn each_by_itself(code: &[u8], position: usize, lead: usize) -> (usize, usize) {
+        let lead = (lead + STARTS).min(position);
+        let code = &code[position - lead..];
+        let (mut there, mut by) = (0, 0);
+        for start in 0..(lead + 1).min(STARTS) {
+            let (mut at, mut sound) = (start, true);
+            while at < lead {
+                match decode(&code[at..]) {
+                    Some((opcode, len)) => {
+                        sound &= !is_odd(opcode, code[at]);
+                        at += usize::from(len);
+                    }
+                    None => (at, sound) = (at + 1, false),
+                }
+            }
+            there += usize::from(sound && at == lead);
+            by += usize::from(sound && at != lead);
+        }
+        (there, by)
+    }
+
+    #[test]
+    fn decodings_that_fall_into_step_are_what_each_is_by_itself() {
+        let mut state = 5_u32;
+        let mut byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_le_bytes()[3]
+        };
+        let (mut arrived, mut passed) = (0, 0);
+        for round in 0..400 {
+            // Code with a few bytes that are none, or nothing but such.
+            let mut code: Vec<u8> = CODE.iter().copied().cycle().take(400).collect();
+            let every = [3, 20, 60, 200][round % 4];
+            for at in (0..code.len()).step_by(every) {
+                code[at] = byte();
+            }
+            let position = [7, 42, 161, 200][round / 4 % 4];
+            for lead in LEADS {
+                let Arriving { there, by } = decodings(&code, position, lead);
+                assert_eq!(
+                    (there, by),
+                    each_by_itself(&code, position, lead),
+                    "{round}"
+                );
+                arrived += usize::from(there > by);
+                passed += usize::from(by > there);
+            }
+        }
+        assert!(arrived > 100 && passed > 100, "{arrived} {passed}");
     }
 
     #[test]

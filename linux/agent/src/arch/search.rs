@@ -1,17 +1,15 @@
 //! Where code has bytes with which an instruction that is looked for could begin.
 //!
-//! Every byte is looked at a few times at most, whatever it is: in a block, to find out whether
-//! the block has a candidate at all, and once more by itself if it has. Some candidates are
-//! frequent (fences), so a block is never asked again for those that come after the first.
+//! A page is asked at once for all of them. Every byte is looked at a few times at most, whatever it
+//! is: some candidates are frequent (fences), so no page is asked again for those that come after
+//! the first.
 
 use core::ops::Range;
 
 use crate::arch::bulk;
 use crate::arch::entry::guarded;
-use crate::arch::recognise::{Wanted, candidates, is_candidate};
-
-/// Bytes looked at without a decision in between.
-const BLOCK: u64 = bulk::ROW;
+use crate::arch::recognise::{ESCAPE, Wanted, is_candidate, seconds};
+use crate::convert::size;
 
 /// Where a search has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +24,27 @@ pub(super) enum Next {
 pub(super) struct Candidates {
     /// Nothing before is of interest.
     at: u64,
-    /// Up to here bytes are looked at one by one.
-    near: u64,
     end: u64,
+    /// Candidates in the blocks from `marked` on, of which the first `count` are known.
+    marks: [u64; bulk::BLOCKS],
+    marked: u64,
+    count: usize,
+    /// The block that comes next.
+    block: usize,
+    /// Memory ends early: the rest is looked at one by one.
+    hole: bool,
 }
 
 impl Candidates {
     pub(super) const fn new(code: Range<u64>) -> Self {
         Self {
             at: code.start,
-            near: code.start,
             end: code.end,
+            marks: [0; bulk::BLOCKS],
+            marked: code.start,
+            count: 0,
+            block: 0,
+            hole: false,
         }
     }
 
@@ -62,13 +70,18 @@ impl Candidates {
             counter: COUNTER,
             no_cpuid: false,
         };
-        while self.at + 2 <= self.end {
-            if self.at >= self.near {
-                self.pass_blocks(wanted);
+        loop {
+            if let Some(at) = self.take() {
+                return Next::At(at);
             }
-            match self.walk(wanted) {
-                Next::End => {}
-                next => return next,
+            if self.at + 2 > self.end {
+                break;
+            }
+            if self.hole || !self.ask(wanted) {
+                match self.walk(wanted) {
+                    Next::End => {}
+                    next => return next,
+                }
             }
         }
         if doubts && self.ends_within() {
@@ -79,23 +92,46 @@ impl Candidates {
         Next::End
     }
 
-    /// Passes blocks that have no candidate. In front of a hole all is looked at one by one.
-    fn pass_blocks(&mut self, wanted: Wanted) {
-        let (from, end) = (self.at, self.end);
-        let passed = bulk::candidates(from, end, candidates(wanted));
-        self.at = passed.unwrap_or(from);
-        // Each byte as the first and as the second of two, also in the block that is not passed.
-        effort::look(2 * (self.at - from + BLOCK));
-        let near = passed.map_or(end, |at| at + BLOCK);
-        self.near = near.min(end - 1);
+    /// The next of the candidates that are known.
+    fn take(&mut self) -> Option<u64> {
+        while self.block < self.count {
+            let mask = &mut self.marks[self.block];
+            let start = self.marked + self.block as u64 * bulk::ROW;
+            let Some(bit) = bulk::bits(*mask).next() else {
+                self.block += 1;
+                self.at = self.at.max(start + bulk::ROW);
+                continue;
+            };
+            *mask &= *mask - 1;
+            if start + bit >= self.at {
+                self.at = start + bit + 1;
+                return Some(start + bit);
+            }
+        }
+        None
     }
 
-    /// Looks at bytes one by one; [`Next::End`] if there is no candidate nearby.
+    /// Finds out where candidates are in the blocks that come next; false if too little is left
+    /// for one, or memory ends there.
+    fn ask(&mut self, wanted: Wanted) -> bool {
+        // A candidate is two bytes.
+        let whole = size((self.end - self.at - 1) / bulk::ROW).min(bulk::BLOCKS);
+        let marks = &mut self.marks[..whole];
+        self.hole = !bulk::mark(self.at, &[ESCAPE], seconds(wanted), marks);
+        let known = whole != 0 && !self.hole;
+        (self.marked, self.block) = (self.at, 0);
+        self.count = if known { whole } else { 0 };
+        // Each byte as the first and as the second of two.
+        effort::look(2 * whole as u64 * bulk::ROW);
+        known
+    }
+
+    /// Looks at the rest one by one; [`Next::End`] if there is no candidate.
     fn walk(&mut self, wanted: Wanted) -> Next {
-        let (from, near) = (self.at, self.near);
+        let (from, end) = (self.at, self.end - 1);
         let mut found = Next::Hole;
         guarded(|| {
-            for at in from..near {
+            for at in from..end {
                 effort::look(2);
                 // SAFETY: mapped code; a hole faults, which the guard catches.
                 let pair = unsafe { (at as *const u16).read_unaligned() };
@@ -109,7 +145,7 @@ impl Candidates {
         });
         match found {
             Next::At(at) => self.at = at + 1,
-            Next::End | Next::Hole => self.at = from.max(near),
+            Next::End | Next::Hole => self.at = from.max(end),
         }
         found
     }
@@ -118,7 +154,7 @@ impl Candidates {
     fn ends_within(&self) -> bool {
         let (at, end) = (self.at, self.end);
         // SAFETY: mapped code; a hole faults, which the guard catches.
-        let begins = || i64::from(unsafe { (at as *const u8).read() } == 0x0f);
+        let begins = || i64::from(unsafe { (at as *const u8).read() } == ESCAPE);
         at < end && guarded(begins) == 1
     }
 }
@@ -183,9 +219,8 @@ mod tests {
     };
     /// Bytes of a text whose search is counted.
     const TEXT: usize = 1 << 20;
-    /// Times that each byte of a text may be looked at: in a block, as the first and as the second
-    /// of two, and likewise by itself.
-    const TIMES: u64 = 4;
+    /// Times that each byte of a text may be looked at: as the first and as the second of two.
+    const TIMES: u64 = 2;
 
     /// Where candidates in the code are.
     fn all(code: &[u8], wanted: Wanted) -> Vec<usize> {
@@ -243,19 +278,19 @@ mod tests {
 
     #[test]
     fn each_byte_is_looked_at_a_few_times_however_many_candidates_there_are() {
-        let block = size(BLOCK);
+        let block = size(bulk::ROW);
         for distance in [2, 4, 16, 64, block - 1, block, block + 1, 8 * block, TEXT] {
             let mut unit = vec![0x90; distance];
             // At the end, so that all of a block is looked at one by one.
             unit[distance - 2..].copy_from_slice(&[0x0f, 0xae]);
             let (bytes, found) = effort_of(&unit);
             assert_eq!(found, TEXT / distance);
-            let most = TIMES * TEXT as u64 + 4 * BLOCK;
+            let most = TIMES * TEXT as u64 + 4 * bulk::ROW;
             assert!(bytes <= most, "every {distance}: {bytes} of {most}");
             assert!(bytes >= TEXT as u64, "every {distance}: {bytes}");
         }
         let (bytes, found) = effort_of(&[0x90]);
         assert_eq!(found, 0);
-        assert!(bytes <= 2 * TEXT as u64 + 4 * BLOCK, "{bytes}");
+        assert!(bytes <= 2 * TEXT as u64 + 4 * bulk::ROW, "{bytes}");
     }
 }
