@@ -1,8 +1,8 @@
 //! Where code has bytes with which an instruction that is looked for could begin.
 //!
-//! A page is asked at once for all of them. Every byte is looked at a few times at most, whatever it
-//! is: some candidates are frequent (fences), so no page is asked again for those that come after
-//! the first.
+//! A page is asked at once for all of them. Every byte is looked at a few times at most, whatever
+//! it is: some candidates are frequent (fences), so no page is asked again for those that come
+//! after the first.
 
 use core::ops::Range;
 
