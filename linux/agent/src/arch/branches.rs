@@ -36,11 +36,40 @@ pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl 
     }
 }
 
-/// Could anything in `code` be a direct branch to an address in `window`?
+/// Could anything in `code` be a direct branch to an address in `window`, which is of at most eight
+/// bytes?
 pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
-    let mut seen = false;
-    branches_into_each(code, &[window], |_| seen = true);
-    seen
+    leads_into(code, &window) || guarded(|| i64::from(short_branch(code, &window))) != 0
+}
+
+/// Does a long branch lead into the window, or can some of the code not be read? Any four bytes
+/// that would, as a displacement, are a suspicion; what stands before them must be the opcode of a
+/// branch.
+fn leads_into(code: &Range, window: &Range) -> bool {
+    const WIDTH_BITS: u32 = 3;
+    debug_assert!(window.end - window.start <= 1 << WIDTH_BITS);
+    let mut at = code.start;
+    loop {
+        let blocks = (code.end - at).saturating_sub(3) / bulk::ROW;
+        let Some(passed) = bulk::leads(at, blocks, window.start, WIDTH_BITS) else {
+            return true;
+        };
+        at += passed * bulk::ROW;
+        let end = match passed == blocks {
+            true => code.end,
+            false => at + bulk::ROW,
+        };
+        // A branch begins two bytes before its displacement at most.
+        let first = at.saturating_sub(2).max(code.start);
+        let found = guarded(|| {
+            let mut near = first..end;
+            i64::from(near.any(|at| long_branch(at, code, window).is_some()))
+        });
+        if found != 0 || end == code.end {
+            return found != 0;
+        }
+        at = end;
+    }
 }
 
 /// Tells where long branches lead to within the range; false if some of the code cannot be read.

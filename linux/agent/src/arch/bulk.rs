@@ -8,11 +8,13 @@ use core::arch::global_asm;
 use rcoe_core::{Checksum, SUM_LANES};
 
 use crate::arch::entry::{guarded_with, without_vectors};
+use crate::convert::low32;
 
 unsafe extern "C" {
     fn rcoe_bulk_difference(a: u64, b: u64, len: u64) -> u64;
     fn rcoe_bulk_sums(from: *const u64, rows: u64, sums: *mut [[u64; SUM_LANES]; 2]);
     fn rcoe_bulk_marks(from: u64, marks: *mut u64, blocks: u64, values: *const Values) -> i64;
+    fn rcoe_bulk_leads(from: u64, blocks: u64, place: u32, bits: u32) -> u64;
 }
 
 global_asm!(
@@ -139,6 +141,53 @@ rcoe_bulk_marks:
     xor eax, eax
     ret
     .size rcoe_bulk_marks, . - rcoe_bulk_marks
+
+    // The first of rsi blocks of 64 bytes, from rdi on, in which four bytes anywhere would lead, as
+    // the displacement of a branch that ends with them, into a window; rsi if there is none. The
+    // window has a power of two of bytes, ecx is which; edx is where a displacement of 0 at rdi
+    // leads to, from the window's start on.
+    .globl rcoe_bulk_leads
+    .type rcoe_bulk_leads, @function
+rcoe_bulk_leads:
+    movd xmm8, ecx
+    movd xmm7, edx
+    pshufd xmm7, xmm7, 0
+    // 0, 4, 8 and 12.
+    mov rax, 0x400000000
+    movq xmm9, rax
+    mov rax, 0xc00000008
+    movq xmm10, rax
+    punpcklqdq xmm9, xmm10
+    paddd xmm7, xmm9
+    mov eax, 16
+    movd xmm9, eax
+    pshufd xmm9, xmm9, 0
+    pcmpeqd xmm10, xmm10
+    pxor xmm11, xmm11
+    xor eax, eax
+2:  cmp rax, rsi
+    jae 5f
+    pxor xmm6, xmm6
+    .irp row, 0,1,2,3
+    movdqa xmm5, xmm7
+    .irp phase, 0,1,2,3
+    movdqu xmm\phase, xmmword ptr [rdi + 16*\row + \phase]
+    paddd xmm\phase, xmm5
+    psrld xmm\phase, xmm8
+    pcmpeqd xmm\phase, xmm11
+    por xmm6, xmm\phase
+    psubd xmm5, xmm10
+    .endr
+    paddd xmm7, xmm9
+    .endr
+    pmovmskb ecx, xmm6
+    test ecx, ecx
+    jnz 5f
+    add rdi, 64
+    inc rax
+    jmp 2b
+5:  ret
+    .size rcoe_bulk_leads, . - rcoe_bulk_leads
     .popsection
     "#
 );
@@ -233,6 +282,22 @@ pub(crate) fn mark(from: u64, first: &[u8], second: &[u8], marks: &mut [u64]) ->
     without_vectors(|| guarded_with(words, body)) == 0
 }
 
+/// The number of the first of so many blocks of [`ROW`] bytes, from `from` on, in which four bytes
+/// anywhere would lead, as the displacement of a branch that ends with them, to one of `1 << bits`
+/// bytes from `target` on; that of blocks if there is none. Three bytes more are read than the
+/// blocks have. Nothing if some of that cannot be read.
+pub(crate) fn leads(from: u64, blocks: u64, target: u64, bits: u32) -> Option<u64> {
+    extern "C" fn body(from: u64, blocks: u64, place: u64, bits: u64) -> i64 {
+        // SAFETY: it only reads, as much as the caller says; a hole in the program's code faults,
+        // which the guard catches. Vector registers are kept meanwhile.
+        let found = unsafe { rcoe_bulk_leads(from, blocks, low32(place), low32(bits)) };
+        found.cast_signed()
+    }
+    let place = from.wrapping_add(4).wrapping_sub(target);
+    let found = without_vectors(|| guarded_with([from, blocks, place, bits.into()], body));
+    u64::try_from(found).ok()
+}
+
 /// The numbers of the bits that are set, from the lowest on.
 pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u64> {
     core::iter::from_fn(move || {
@@ -308,6 +373,26 @@ mod tests {
                         let expected = first.contains(&pair[0]) && followed;
                         assert_eq!(marked, expected, "{at} of {blocks} blocks");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_leads_into_a_window_is_found_in_its_block() {
+        const BLOCKS: u64 = 4;
+        for at in 0..64 * BLOCKS {
+            for target in [-90_000_i32, 4000, i32::MAX - 300] {
+                for (off, hits) in [(-1, false), (0, true), (7, true), (8, false)] {
+                    let mut code = vec![0x33_u8; 64 * 4 + 3];
+                    let from = code.as_ptr() as u64;
+                    let window = from.wrapping_add_signed(target.into());
+                    let distance = window.wrapping_add_signed(off).wrapping_sub(from + at + 4);
+                    let place = usize::try_from(at).unwrap();
+                    code[place..place + 4].copy_from_slice(&low32(distance).to_le_bytes());
+                    let found = leads(from, BLOCKS, window, 3);
+                    let expected = if hits { at / 64 } else { BLOCKS };
+                    assert_eq!(found, Some(expected), "{off} of {target} at {at}");
                 }
             }
         }
