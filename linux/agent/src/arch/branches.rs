@@ -173,6 +173,7 @@ fn is_short_branch(at: u64, window: &Range) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::arch::branches::{branches_into, branches_into_each};
+    use crate::convert::low32;
     use crate::memory::nearby::jump;
 
     /// Code: `offset` is where the bytes go, the rest is `nop`.
@@ -235,6 +236,50 @@ mod tests {
             assert_eq!(hits(&[(from, &jump(from as u64, 2000))]), [], "between");
         }
         assert_eq!(hits(&[(3020, &[0x74, 0xeb])]), [1], "je to 3001");
+    }
+
+    #[test]
+    fn in_a_text_of_branches_each_is_seen_wherever_it_leads() {
+        // Branches of all kinds to places of their own, one after the other, and what is none.
+        let mut text = vec![0x90_u8; 1 << 14];
+        let mut state = 9_u32;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % below
+        };
+        let mut targets = Vec::new();
+        for at in (0..text.len() - 16).step_by(29) {
+            let (from, to) = (at + random(8), random(text.len()));
+            let opcode: &[u8] = match random(5) {
+                0 => &[0xe8],
+                1 => &[0xe9],
+                2 => &[0x0f, 0x84],
+                3 => &[0x0f, 0x8f],
+                _ => &[0xba],
+            };
+            let end = from + opcode.len() + 4;
+            let displacement = low32(to as u64).wrapping_sub(low32(end as u64));
+            text[from..end - 4].copy_from_slice(opcode);
+            text[end - 4..end].copy_from_slice(&displacement.to_le_bytes());
+            if opcode != [0xba] {
+                targets.push(to);
+            }
+        }
+        let start = text.as_ptr() as u64;
+        let code = start..start + text.len() as u64;
+        let (mut seen, mut unseen) = (0, 0);
+        for at in (0..text.len() - 8).step_by(5) {
+            let led = targets.iter().any(|target| (at..at + 5).contains(target));
+            let window = start + at as u64..start + at as u64 + 5;
+            // Bytes of these displacements may be short branches, or opcodes, by accident.
+            if led {
+                assert!(branches_into(&code, window), "{at}");
+                seen += 1;
+            } else {
+                unseen += u32::from(!branches_into(&code, window));
+            }
+        }
+        assert!(seen > 200 && unseen > 1000, "{seen} {unseen}");
     }
 
     #[test]

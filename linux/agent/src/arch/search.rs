@@ -222,6 +222,20 @@ mod tests {
     /// Times that each byte of a text may be looked at: as the first and as the second of two.
     const TIMES: u64 = 2;
 
+    /// The code of this program.
+    fn own_code() -> &'static [u8] {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = std::env::current_exe().unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.contains(" r-xp ") && line.ends_with(own.to_str().unwrap()));
+        let (start, rest) = line.unwrap().split_once('-').unwrap();
+        let end = rest.split(' ').next().unwrap();
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+        // SAFETY: mapped, readable, and never changed while this program runs.
+        unsafe { std::slice::from_raw_parts(start as *const u8, end - start) }
+    }
+
     /// Where candidates in the code are.
     fn all(code: &[u8], wanted: Wanted) -> Vec<usize> {
         let start = code.as_ptr() as u64;
@@ -255,6 +269,23 @@ mod tests {
                 code[at..at + 2].copy_from_slice(&[0x0f, 0x31]);
             }
             assert_eq!(all(&code, ALL), places, "{distance}");
+        }
+    }
+
+    #[test]
+    fn in_real_code_the_same_is_found_as_by_each_byte() {
+        let code = &own_code()[..1 << 20];
+        for wanted in [ALL, NO_COUNTER] {
+            let pairs = code.windows(2).enumerate();
+            let each = pairs
+                .filter(|(_, pair)| is_candidate(u16::from_le_bytes([pair[0], pair[1]]), wanted));
+            let each: Vec<usize> = each.map(|(at, _)| at).collect();
+            assert!(each.len() > 10 || !wanted.counter, "{}", each.len());
+            for skipped in [0, 1, 63] {
+                let later = each.iter().filter(|at| **at >= skipped);
+                let later: Vec<usize> = later.map(|at| at - skipped).collect();
+                assert_eq!(all(&code[skipped..], wanted), later);
+            }
         }
     }
 
