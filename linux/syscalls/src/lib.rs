@@ -32,5 +32,5 @@ pub use file::{File, Place, Treatment, file};
 pub use request::{Request, Requests};
 pub use table::{
     ALL, FACTS, FCNTL, FILES, IOCTL, LSEEK, NOTES, NUMBERS, PRCTL, Special, Table, entry, fcntl,
-    ioctl, lseek, name, prctl, straight,
+    ioctl, lseek, name, prctl, straight, straight_if,
 };

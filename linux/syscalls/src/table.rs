@@ -25,6 +25,16 @@ pub fn entry(nr: u64) -> Option<&'static Syscall> {
 /// The call number `nr`, if it is one that is made straight whatever its arguments.
 #[must_use]
 pub const fn straight(nr: usize) -> Option<&'static Resolved> {
+    match straight_if(nr) {
+        Some(resolved) if resolved.call.output_if.is_none() => Some(resolved),
+        _ => None,
+    }
+}
+
+/// The same of one that is made straight unless [`Syscall::output_if`] applies: the call that it is
+/// then.
+#[must_use]
+pub const fn straight_if(nr: usize) -> Option<&'static Resolved> {
     if nr >= SLOTS.len() {
         return None;
     }
@@ -32,8 +42,11 @@ pub const fn straight(nr: usize) -> Option<&'static Resolved> {
         return None;
     };
     let resolved = &RESOLVED[call.resolved as usize];
-    let always = call.requests.is_none() && call.output_if.is_none() && resolved.straight;
-    if always { Some(resolved) } else { None }
+    if call.requests.is_none() && resolved.straight {
+        Some(resolved)
+    } else {
+        None
+    }
 }
 
 /// How many numbers there may be calls of.

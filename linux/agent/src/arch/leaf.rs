@@ -41,6 +41,12 @@ unsafe extern "C" {
     fn rcoe_leaf_fault();
     fn rcoe_leaf_digest(from: u64, len: u64) -> Found;
     fn rcoe_leaf_copy(to: u64, from: u64, len: u64) -> Found;
+    fn rcoe_leaf_half(from: u64) -> Found;
+    fn rcoe_leaf_word(from: u64) -> Found;
+    /// Not by the rules of C: see [`pair`].
+    fn rcoe_leaf_pair();
+    fn rcoe_leaf_start_of(from: u64) -> Found;
+    fn rcoe_leaf_string_len(from: u64, limit: u64) -> Found;
     /// Not by the rules of C: see [`Room::put`].
     fn rcoe_leaf_put();
 }
@@ -147,6 +153,79 @@ rcoe_leaf_put:
     ret
     .size rcoe_leaf_put, . - rcoe_leaf_put
 
+    .globl rcoe_leaf_half
+    .type rcoe_leaf_half, @function
+rcoe_leaf_half:
+    mov eax, dword ptr [rdi]
+    xor edx, edx
+    ret
+    .size rcoe_leaf_half, . - rcoe_leaf_half
+
+    .globl rcoe_leaf_word
+    .type rcoe_leaf_word, @function
+rcoe_leaf_word:
+    mov rax, qword ptr [rdi]
+    xor edx, edx
+    ret
+    .size rcoe_leaf_word, . - rcoe_leaf_word
+
+    .globl rcoe_leaf_pair
+    .type rcoe_leaf_pair, @function
+rcoe_leaf_pair:
+    mov rax, qword ptr [rdi]
+    mov rsi, qword ptr [rdi + 8]
+    xor ecx, ecx
+    ret
+    .size rcoe_leaf_pair, . - rcoe_leaf_pair
+
+    .globl rcoe_leaf_start_of
+    .type rcoe_leaf_start_of, @function
+rcoe_leaf_start_of:
+    mov eax, dword ptr [rdi]
+    movzx edx, word ptr [rdi + 4]
+    shl rdx, 32
+    or rax, rdx
+    xor edx, edx
+    ret
+    .size rcoe_leaf_start_of, . - rcoe_leaf_start_of
+
+    // Words in their places, so that none lies on two pages. In the first one the bytes before the
+    // string count as others than NUL. A borrow leads to bits above that of the first NUL only.
+    .globl rcoe_leaf_string_len
+    .type rcoe_leaf_string_len, @function
+rcoe_leaf_string_len:
+    movabs r10, 0x0101010101010101
+    movabs r11, 0x8080808080808080
+    lea ecx, [8 * rdi]
+    mov r9, -1
+    shl r9, cl
+    not r9
+    mov r8, rdi
+    and r8, -8
+    or r9, qword ptr [r8]
+2:  mov rdx, r9
+    sub rdx, r10
+    not r9
+    and rdx, r9
+    and rdx, r11
+    jnz 3f
+    add r8, 8
+    mov rax, r8
+    sub rax, rdi
+    cmp rax, rsi
+    jae 4f
+    mov r9, qword ptr [r8]
+    jmp 2b
+3:  bsf rax, rdx
+    shr eax, 3
+    add rax, r8
+    sub rax, rdi
+4:  cmp rax, rsi
+    cmova rax, rsi
+    xor edx, edx
+    ret
+    .size rcoe_leaf_string_len, . - rcoe_leaf_string_len
+
     .globl rcoe_leaf_fault
     .type rcoe_leaf_fault, @function
 rcoe_leaf_fault:
@@ -175,6 +254,53 @@ pub(crate) fn digest_of(from: u64, len: u64) -> Found {
     // SAFETY: it only reads, within the range as the length is none of the shorter ones; a bad
     // pointer faults, which leads to the other result.
     unsafe { rcoe_leaf_digest(from, len) }
+}
+
+/// Half a word of the program; none if it cannot be read.
+#[inline(always)]
+pub(crate) fn half(from: u64) -> Option<u64> {
+    // SAFETY: it only reads; a bad pointer faults, which leads to the other result.
+    unsafe { rcoe_leaf_half(from) }.get()
+}
+
+/// A word of the program; none if it cannot be read.
+#[inline(always)]
+pub(crate) fn word(from: u64) -> Option<u64> {
+    // SAFETY: as above.
+    unsafe { rcoe_leaf_word(from) }.get()
+}
+
+/// Two words of the program; none if they cannot be read.
+#[inline(always)]
+pub(crate) fn pair(from: u64) -> Option<[u64; 2]> {
+    let (first, second, faulted): (u64, u64, u64);
+    // SAFETY: it only reads; a bad pointer faults, which leads to another result, and changes rdx.
+    // It changes no other registers than these.
+    unsafe {
+        asm!(
+            "call {pair}",
+            pair = sym rcoe_leaf_pair,
+            in("rdi") from,
+            out("rax") first, out("rsi") second, out("rcx") faulted, out("rdx") _,
+        );
+    }
+    (faulted == 0).then_some([first, second])
+}
+
+/// The first six bytes of what the program has here, the first one lowest; none if they cannot be
+/// read.
+#[inline(always)]
+pub(crate) fn start(from: u64) -> Option<u64> {
+    // SAFETY: it only reads; a bad pointer faults, which leads to the other result.
+    unsafe { rcoe_leaf_start_of(from) }.get()
+}
+
+/// Length of a terminated string of the program, without its NUL, at most `limit`, which is not 0;
+/// none if it cannot be read.
+#[inline(always)]
+pub(crate) fn string_len(from: u64, limit: u64) -> Option<u64> {
+    // SAFETY: as above; no page is touched but those of the string's bytes.
+    unsafe { rcoe_leaf_string_len(from, limit) }.get()
 }
 
 /// Lengths that [`copy`] is for.
@@ -267,6 +393,44 @@ mod tests {
             assert_eq!(done, Some(()));
             assert_eq!((&target[..len], target[len]), (&source[..len], 0));
         }
+    }
+
+    #[test]
+    fn a_string_ends_at_its_first_nul_or_at_the_limit() {
+        let mut bytes = [0xff_u8; 64];
+        bytes[8..16].fill(0x80);
+        bytes[16..24].fill(1);
+        for from in 0..16 {
+            for len in 0..40 {
+                let mut bytes = bytes;
+                bytes[..from].fill(0);
+                bytes[from + len] = 0;
+                bytes[from + len + 1] = 0x01;
+                let start = bytes[from..].as_ptr() as u64;
+                for limit in 1..50 {
+                    let expected = Some(limit.min(len as u64));
+                    assert_eq!(string_len(start, limit), expected, "{len} at {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_read_where_they_stand() {
+        let words = [0x0102_0304_0506_0708_u64, 9, 10];
+        let at = words.as_ptr() as u64;
+        assert_eq!(half(at), Some(0x0506_0708));
+        assert_eq!(half(at + 4), Some(0x0102_0304));
+        assert_eq!(word(at), Some(words[0]));
+        assert_eq!(pair(at), Some([words[0], 9]));
+        assert_eq!(pair(at + 8), Some([9, 10]));
+    }
+
+    #[test]
+    fn a_start_is_six_bytes() {
+        let bytes = *b"abcdefgh";
+        let expected = u64::from_le_bytes(*b"abcdef\0\0");
+        assert_eq!(start(bytes.as_ptr() as u64), Some(expected));
     }
 
     #[test]

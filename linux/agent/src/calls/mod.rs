@@ -255,7 +255,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
 /// All replicas, after any call: what its result changes elsewhere.
 fn after(kernel: &mut Kernel, call: &Call, result: i64) {
     signals::signalfd::after(kernel, call, result);
-    takeover::kinds::after(call);
+    takeover::kinds::after(call, call.what);
     shared::files::after_call(kernel, call, result);
     processes::terminals::after_call(kernel, call, result);
     outgoing::after(kernel, call, result);

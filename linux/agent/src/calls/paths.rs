@@ -16,7 +16,7 @@ use core::fmt::Write as _;
 use linux_raw_sys::general::{
     RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
-use rcoe_linux_syscalls::Opens;
+use rcoe_linux_syscalls::{Opens, Resolved};
 
 use crate::calls::Call;
 use crate::calls::processes::{exe_path, replica_of};
@@ -88,22 +88,24 @@ pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
 }
 
 /// Is none of the call's paths one that could name a process, or a terminal that the agent knows?
-pub(super) fn are_plain(call: &Call) -> bool {
-    let mut left = call.what.paths;
-    while left != 0 {
-        if !is_plain(call.raw[left.trailing_zeros() as usize]) {
-            return false;
-        }
-        left &= left - 1;
-    }
-    true
+#[inline(always)]
+pub(super) fn are_plain(call: &Call, what: &Resolved) -> bool {
+    let mut paths = (0..).zip(call.raw);
+    paths.all(|(at, path)| what.paths >> at & 1 == 0 || is_plain(path))
 }
 
 /// One that is too near to the end of its memory to tell may be any.
-#[inline]
+#[inline(always)]
 fn is_plain(path: u64) -> bool {
-    guest::read::<[u8; 6]>(path)
-        .is_ok_and(|start| start != *b"/proc/" && !start.starts_with(b"/dev/"))
+    const PROC: u64 = word_of(*b"/proc/");
+    const DEV: u64 = word_of(*b"/dev/\0");
+    const FIVE: u64 = word_of([u8::MAX, u8::MAX, u8::MAX, u8::MAX, u8::MAX, 0]);
+    guest::start(path).is_ok_and(|start| start != PROC && start & FIVE != DEV)
+}
+
+/// As [`guest::start`] has it.
+const fn word_of([a, b, c, d, e, f]: [u8; guest::START]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 /// Is this path the program's own executable?

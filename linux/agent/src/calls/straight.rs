@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general::O_NONBLOCK;
 use rcoe_core::Compare;
 use rcoe_linux_syscalls::{
-    Arg, Class, Content, Offset, Opens, Resolved, Special, Terminal, Time, Waits,
+    Arg, Class, Content, Offset, Opens, Outgoing, Resolved, Special, Terminal, Time, Waits,
 };
 
 use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
@@ -73,8 +73,14 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
 
 /// Is there nothing rare about this call either, of those that go the straight way?
 #[inline(always)]
-fn is_plain(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
-    what.plain || is_at_once(call, what) || has_plain_arguments(kernel, call)
+fn is_plain<const KNOWN: bool>(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+    what.plain
+        || is_at_once(call, what)
+        || if KNOWN {
+            has_plain_arguments(kernel, call, what)
+        } else {
+            has_plain_arguments_apart(kernel, call)
+        }
 }
 
 /// Does the call not wait, and is there nothing else about it?
@@ -86,35 +92,42 @@ fn is_at_once(call: &Call, what: &Resolved) -> bool {
 }
 
 #[inline(never)]
-fn has_plain_arguments(kernel: &Kernel, call: &Call) -> bool {
+fn has_plain_arguments_apart(kernel: &Kernel, call: &Call) -> bool {
+    has_plain_arguments(kernel, call, call.what)
+}
+
+#[inline(always)]
+fn has_plain_arguments(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
     let raw = |index: u8| call.raw[usize::from(index)];
-    let facts = &call.what.facts;
+    let arg = |index: usize| what.canonical(index, &call.raw);
+    let facts = what.facts;
     let at_once = match facts.time {
         Time::None => true,
-        Time::Milliseconds(time) => call.arg(usize::from(time)).cast_signed() <= 0,
+        Time::Milliseconds(time) => arg(usize::from(time)).cast_signed() <= 0,
         Time::Timespec(_) | Time::TimespecRest(_) | Time::TimevalRest(_) => false,
     };
     let outside = match facts.offset {
         Offset::Position => true,
         Offset::At(at) | Offset::AtOrOn(at) | Offset::To(at) => !guest::is_reserved(raw(at)),
     };
-    let own = match call.what.special {
+    let own = match what.special {
         // Clocks of CPU time have negative numbers.
-        Special::CpuClock => call.arg(0).cast_signed() >= 0,
-        Special::EpollPwait => call.arg(4) == 0,
+        Special::CpuClock => arg(0).cast_signed() >= 0,
+        Special::EpollPwait => arg(4) == 0,
         _ => true,
     };
     at_once
         && outside
         && own
-        && (!call.what.nested || has_own_parts(call))
-        && (call.what.paths == 0 || paths::are_plain(call) && opens_plainly(kernel, call))
+        && (!what.nested || has_own_parts(call))
+        && (what.paths == 0 || paths::are_plain(call, what) && opens_plainly(kernel, call, what))
 }
 
 /// Does the call open nothing, or what can neither become a terminal of a session nor make all
 /// threads wait?
-fn opens_plainly(kernel: &Kernel, call: &Call) -> bool {
-    match call.what.facts.opens {
+#[inline(always)]
+fn opens_plainly(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+    match what.facts.opens {
         Opens::None => true,
         Opens::Plain(_, flags) => {
             let at_once = call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0;
@@ -143,19 +156,19 @@ pub(super) fn enter(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static R
 /// The same of the only replica.
 #[inline(never)]
 fn enter_alone(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<true, false>(kernel, frame, what)
+    enter_by::<true, false, false>(kernel, frame, what)
 }
 
 /// The same of one of several.
 #[inline(never)]
 fn enter_together(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<false, false>(kernel, frame, what)
+    enter_by::<false, false, false>(kernel, frame, what)
 }
 
-/// The same within the caller, who may know which call it is, and that all is simple
-/// ([`ways::is_simple`]).
+/// The same within the caller, who knows when it is compiled which call it is if `KNOWN`, and that
+/// all is simple ([`ways::is_simple`]) if `SIMPLE`.
 #[inline(always)]
-fn enter_by<const ALONE: bool, const SIMPLE: bool>(
+fn enter_by<const ALONE: bool, const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
     what: &'static Resolved,
@@ -164,15 +177,16 @@ fn enter_by<const ALONE: bool, const SIMPLE: bool>(
         !SIMPLE || ways::is_simple(kernel),
         "what is simple stays so"
     );
-    if SIMPLE && !ALONE && kernel.outgoing.is_open() {
-        return enter_together(kernel, frame, what);
-    }
+    debug_assert!(
+        !SIMPLE || !kernel.outgoing.is_open(),
+        "nothing waits where all is simple"
+    );
     let (nr, raw) = arguments_of(frame);
     let call = Call { nr, raw, what };
     let way = if ALONE {
-        alone::<SIMPLE>(kernel, frame, &call, what)
+        alone::<SIMPLE, KNOWN>(kernel, frame, &call, what)
     } else {
-        together::<SIMPLE>(kernel, frame, &call, what)
+        together::<SIMPLE, KNOWN>(kernel, frame, &call, what)
     };
     if let Way::Done(result) = way {
         frame.cpu.regs.rax = result.cast_unsigned();
@@ -183,16 +197,16 @@ fn enter_by<const ALONE: bool, const SIMPLE: bool>(
 
 /// The only replica makes it.
 #[inline(always)]
-fn alone<const SIMPLE: bool>(
+fn alone<const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     frame: &TrapFrame,
     call: &Call,
     what: &Resolved,
 ) -> Way {
     let rare = signals::is_anything_due(kernel)
-        || arguments::names_agent(call, what)
+        || arguments::names_agent::<KNOWN>(call, what)
         || !SIMPLE && meets_mapped_files(kernel, what);
-    if rare || !is_plain(kernel, call, what) || !is_in_foreground(kernel, what) {
+    if rare || !is_plain::<KNOWN>(kernel, call, what) || !is_in_foreground(kernel, what) {
         return Way::Long;
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
@@ -329,7 +343,7 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 
 /// One of several replicas makes it.
 #[inline(always)]
-fn together<const SIMPLE: bool>(
+fn together<const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     frame: &TrapFrame,
     call: &Call,
@@ -338,9 +352,9 @@ fn together<const SIMPLE: bool>(
     let output = what.class == Class::Output;
     let voted = !SIMPLE && kernel.compare == Compare::Every && !output;
     let rare = voted
-        || arguments::names_agent(call, what)
+        || arguments::names_agent::<KNOWN>(call, what)
         || !SIMPLE && (meets_mapped_files(kernel, what) || outgoing::looks(kernel, what));
-    if rare || !is_plain(kernel, call, what) {
+    if rare || !is_plain::<KNOWN>(kernel, call, what) {
         return Way::Long;
     }
     // Where all is simple nothing waits.
@@ -354,7 +368,7 @@ fn together<const SIMPLE: bool>(
     if output {
         arguments::keep(kernel, call);
     }
-    if compared && let Err(Fault) = arguments::fold_kept(kernel, call, what) {
+    if compared && let Err(Fault) = arguments::fold_kept::<KNOWN>(kernel, call, what) {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Way::News(order::of_fault(kernel, call));
     }
@@ -362,7 +376,7 @@ fn together<const SIMPLE: bool>(
         let result = emulated::answer(kernel, frame, call, what);
         (result, !signals::is_due(kernel))
     } else {
-        to_outside::<SIMPLE>(kernel, call, what)
+        to_outside::<SIMPLE, KNOWN>(kernel, call, what)
     };
     if compared {
         kernel.outcome.set(result);
@@ -376,37 +390,52 @@ fn together<const SIMPLE: bool>(
 
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
 #[inline(always)]
-fn to_outside<const SIMPLE: bool>(
+fn to_outside<const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     call: &Call,
     what: &Resolved,
 ) -> (i64, bool) {
+    if SIMPLE && what.noted && what.facts.outgoing != Outgoing::Sends {
+        let (result, plain) = through_primary::<SIMPLE, KNOWN>(kernel, call, what, false);
+        note(kernel, call, what, result);
+        return (result, plain);
+    }
     if what.noted {
         return to_be_noted(kernel, call);
     }
     // Input has to do with a descriptor that is known only where it is taken later.
     let concerned = !SIMPLE && kernel.masks || what.class == Class::Output;
     if !SIMPLE && kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
+        let sends = what.facts.outgoing == Outgoing::Sends;
+        if KNOWN && what.class == Class::Input && !sends && !kernel.masks {
+            return input_near_what_waits::<KNOWN>(kernel, call, what);
+        }
         near_what_waits(kernel, call)
     } else {
-        through_primary::<SIMPLE>(kernel, call, what, false)
+        through_primary::<SIMPLE, KNOWN>(kernel, call, what, false)
     }
 }
 
-/// The same of a call whose result says something of descriptors. To note that twice, as where the
-/// way out is the long one, is as good as once.
+/// The same of a call whose result says something of descriptors.
 #[inline(never)]
 fn to_be_noted(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     let (result, plain) = near_what_waits(kernel, call);
-    takeover::kinds::after(call);
-    outgoing::after(kernel, call, result);
+    note(kernel, call, call.what, result);
     (result, plain)
+}
+
+/// Notes what such a result says. To do that twice, as where the way out is the long one, is as
+/// good as once.
+#[inline(always)]
+fn note(kernel: &mut Kernel, call: &Call, what: &Resolved, result: i64) {
+    takeover::kinds::after(call, what);
+    outgoing::after_known(kernel, call, what, result);
 }
 
 /// As [`through_primary`], where it is rarer.
 #[inline(never)]
 fn through_primary_yet(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    through_primary::<false>(kernel, call, call.what, true)
+    through_primary::<false, false>(kernel, call, call.what, true)
 }
 
 /// The same of a call whose effect may wait, or while another's does.
@@ -429,6 +458,21 @@ fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     (result, plain)
 }
 
+/// The same of input where nothing is taken out later.
+#[inline(always)]
+fn input_near_what_waits<const KNOWN: bool>(
+    kernel: &mut Kernel,
+    call: &Call,
+    what: &Resolved,
+) -> (i64, bool) {
+    // Nobody waits for others at an input where no losses are masked.
+    let (result, plain) = through_primary::<false, KNOWN>(kernel, call, what, false);
+    if result <= 0 && outgoing::must_repeat(kernel, call, result) {
+        return through_primary_yet(kernel, call);
+    }
+    (result, plain)
+}
+
 /// A read that takes out later what it reads.
 fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if let Err(Fault) = kernel.segments.prepare(call) {
@@ -445,7 +489,7 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 /// What the primary gets for the call, and whether that is all that has come. `may_wait`: effects
 /// may wait to be released.
 #[inline(always)]
-fn through_primary<const SIMPLE: bool>(
+fn through_primary<const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     call: &Call,
     what: &Resolved,
@@ -455,7 +499,7 @@ fn through_primary<const SIMPLE: bool>(
         meet(kernel, what, may_wait);
     }
     let repeatable = what.class == Class::Input && what.repeatable;
-    if let Err(Fault) = kernel.segments.prepare_known(call, what) {
+    if let Err(Fault) = kernel.segments.prepare_known::<KNOWN>(call, what) {
         return (conclude(kernel, call, repeatable, Fault::RESULT), false);
     }
     let outcome = if may_lead::<SIMPLE>(kernel, what) {

@@ -14,6 +14,7 @@ use crate::arch::digest::Digest;
 use crate::arch::entry::{guarded, guarded_with};
 use crate::arch::leaf;
 use crate::arch::mem_functions::copy_forward;
+use crate::convert::low32;
 
 /// The program gave a pointer that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +272,28 @@ pub(crate) fn equals(bytes: &[u8], from: u64) -> bool {
 }
 
 /// Reads a value of the program.
+#[inline]
 pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
+    match size_of::<T>() {
+        4 => as_value(&low32(leaf::half(from).ok_or(Fault)?)),
+        8 => as_value(&leaf::word(from).ok_or(Fault)?),
+        16 => as_value(&leaf::pair(from).ok_or(Fault)?),
+        _ => read_larger(from),
+    }
+}
+
+/// The same bits as a value of as many.
+#[inline(always)]
+fn as_value<S: Plain, T: Plain>(bits: &S) -> Result<T, Fault> {
+    const { assert!(size_of::<S>() <= 16) };
+    if size_of::<S>() != size_of::<T>() {
+        return Err(Fault);
+    }
+    // SAFETY: as many bytes as were read, and every pattern is a value of a plain type.
+    Ok(unsafe { (&raw const *bits).cast::<T>().read_unaligned() })
+}
+
+fn read_larger<T: Plain>(from: u64) -> Result<T, Fault> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();
     // SAFETY: the bytes are only written, and only read back below if all were.
     let bytes =
@@ -323,21 +345,18 @@ fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
     digest.ok_or(Fault)
 }
 
-/// Length of a terminated string, without its NUL; at most `limit`.
+/// Length of a terminated string, without its NUL; at most `limit`, which is not 0.
 pub(crate) fn string_len(from: u64, limit: u64) -> Result<u64, Fault> {
-    let len = guarded(|| {
-        let mut len = 0;
-        // SAFETY: a bad pointer faults, which the guard catches.
-        while len < limit && unsafe { ((from + len) as *const u8).read_volatile() } != 0 {
-            len += 1;
-        }
-        len.cast_signed()
-    });
-    if len < 0 {
-        Err(Fault)
-    } else {
-        Ok(len.cast_unsigned())
-    }
+    leaf::string_len(from, limit).ok_or(Fault)
+}
+
+/// Bytes that [`start`] reads.
+pub(crate) const START: usize = 6;
+
+/// The first bytes of what is here, the first one lowest.
+#[inline(always)]
+pub(crate) fn start(from: u64) -> Result<u64, Fault> {
+    leaf::start(from).ok_or(Fault)
 }
 
 /// Does this range touch the agent's own window?

@@ -25,22 +25,24 @@ const SOCKADDR_MAX: u64 = 128;
 /// the program's: the kernel would use it, and so would the agent, without a fault.
 #[inline(never)]
 pub(crate) fn name_agent(call: &Call) -> bool {
-    let mut left = call.what.pointers;
-    while left != 0 {
-        if guest::is_reserved(call.raw[left.trailing_zeros() as usize]) {
-            return true;
-        }
-        left &= left - 1;
-    }
-    false
+    any_names_agent(call, call.what)
 }
 
-/// The same, sooner if there is one pointer at most. `what`: of the call, where more is known of
-/// it.
+/// The same, within the caller. Each argument has a test of its own, of which none is left where it
+/// is known which are pointers.
 #[inline(always)]
-pub(crate) fn names_agent(call: &Call, what: &Resolved) -> bool {
+fn any_names_agent(call: &Call, what: &Resolved) -> bool {
+    let mut pointers = (0..).zip(call.raw);
+    pointers.any(|(at, word)| what.pointers >> at & 1 != 0 && guest::is_reserved(word))
+}
+
+/// The same, sooner if there is one pointer at most. `what`: of the call, which is known to who
+/// compiles this if `KNOWN`.
+#[inline(always)]
+pub(crate) fn names_agent<const KNOWN: bool>(call: &Call, what: &Resolved) -> bool {
     match call.words().get(usize::from(what.pointer)) {
         Some(&word) => guest::is_reserved(word),
+        None if KNOWN => any_names_agent(call, what),
         None => name_agent(call),
     }
 }
@@ -96,7 +98,7 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     if call.what.class == Class::Output && !kernel.alone {
         keep(kernel, call);
     }
-    fold_kept(kernel, call, call.what)
+    fold_kept::<false>(kernel, call, call.what)
 }
 
 /// Keeps the second copy of what is folded next, and has a loss of the CPU noticed.
@@ -106,14 +108,18 @@ pub(crate) fn keep(kernel: &mut Kernel, call: &Call) {
     kernel.agreed.words = *call.words();
 }
 
-/// As [`fold`], of a call that was kept if it is to be. `what`: of the call, where more is known of
-/// it.
+/// As [`fold`], of a call that was kept if it is to be. `what`: of the call, which is known to who
+/// compiles this if `KNOWN`.
 ///
 /// # Errors
 /// As [`fold_apart`].
 #[inline(always)]
-pub(crate) fn fold_kept(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Result<(), Fault> {
-    let Ok(content) = contents(kernel, call, what) else {
+pub(crate) fn fold_kept<const KNOWN: bool>(
+    kernel: &mut Kernel,
+    call: &Call,
+    what: &Resolved,
+) -> Result<(), Fault> {
+    let Ok(content) = contents::<KNOWN>(kernel, call, what) else {
         return Err(fold_faulty(kernel, call));
     };
     kernel.agreed.content = content;
@@ -159,10 +165,16 @@ fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call, what:
 
 /// A digest of all that the call reads by its arguments.
 #[inline(always)]
-fn contents(kernel: &Kernel, call: &Call, what: &Resolved) -> Result<u64, Fault> {
+fn contents<const KNOWN: bool>(
+    kernel: &Kernel,
+    call: &Call,
+    what: &Resolved,
+) -> Result<u64, Fault> {
     let Some(Sent { at, len }) = what.sent else {
         return if what.reads == 0 {
             Ok(0)
+        } else if KNOWN {
+            known_contents(kernel, call, what)
         } else {
             all_contents(kernel, call)
         };
@@ -179,14 +191,54 @@ fn contents(kernel: &Kernel, call: &Call, what: &Resolved) -> Result<u64, Fault>
 
 #[inline(never)]
 fn all_contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
-    let mut all = 0;
-    for i in 0..usize::from(call.what.call.nargs) {
-        let (arg, value) = (call.what.args[i], call.arg(i));
-        if value != 0 && call.what.reads >> i & 1 != 0 {
-            all = mix(all, content(kernel, call, arg, value)?);
+    let (mut all, mut left) = (0, call.what.reads);
+    while left != 0 {
+        let i = left.trailing_zeros() as usize;
+        left &= left - 1;
+        // A pointer fills its register.
+        let value = call.raw[i];
+        if value != 0 {
+            all = mix(all, content(kernel, call, call.what.args[i], value)?);
         }
     }
     Ok(all)
+}
+
+/// The same of a call that is known to who compiles this: what is not among its arguments is left
+/// out, and only bytes are looked at here.
+#[inline(always)]
+fn known_contents(kernel: &Kernel, call: &Call, what: &Resolved) -> Result<u64, Fault> {
+    let with = |all, i| known_content(kernel, call, what, all, i);
+    // Not in a loop, in which the index would not be known.
+    with(with(with(with(with(with(0, 0)?, 1)?, 2)?, 3)?, 4)?, 5)
+}
+
+/// With what argument `i` leads to.
+#[inline(always)]
+fn known_content(
+    kernel: &Kernel,
+    call: &Call,
+    what: &Resolved,
+    all: u64,
+    i: usize,
+) -> Result<u64, Fault> {
+    let value = call.raw[i];
+    if what.reads >> i & 1 == 0 || value == 0 {
+        return Ok(all);
+    }
+    let digest = match what.args[i] {
+        Arg::InBuf { len_arg } => {
+            counted(kernel, value, what.canonical(len_arg.into(), &call.raw))?
+        }
+        Arg::Path => path(kernel, value)?,
+        other => rarer_content(kernel, call, other, value)?,
+    };
+    Ok(mix(all, digest))
+}
+
+#[inline(never)]
+fn rarer_content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
+    content(kernel, call, arg, address)
 }
 
 /// The digest that [`fold`] left in [`Agreed::content`], taken anew.
@@ -195,7 +247,7 @@ fn all_contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
 /// A pointer that cannot be read.
 pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let counted = kernel.report.bytes_voted.load(Relaxed);
-    let all = contents(kernel, call, call.what)?;
+    let all = contents::<false>(kernel, call, call.what)?;
     kernel.report.bytes_voted.store(counted, Relaxed);
     Ok(all)
 }
@@ -212,7 +264,7 @@ fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, 
     let len = |index: u8| call.arg(usize::from(index));
     let bytes = match arg {
         Arg::InBuf { len_arg } => len(len_arg),
-        Arg::Path => guest::string_len(address, PATH_MAX)?,
+        Arg::Path => return path(kernel, address),
         // A length that is out of bounds the kernel refuses before it reads.
         Arg::InMsg { len_arg } if len(len_arg) > MSG_MAX => 0,
         Arg::InMsg { len_arg } => 8 + len(len_arg),
@@ -233,6 +285,12 @@ fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, 
         _ => return Ok(0),
     };
     counted(kernel, address, bytes)
+}
+
+/// Digest of a path.
+#[inline(never)]
+fn path(kernel: &Kernel, address: u64) -> Result<u64, Fault> {
+    counted(kernel, address, guest::string_len(address, PATH_MAX)?)
 }
 
 /// Mixes digests of parts, in order.

@@ -79,6 +79,7 @@ impl Segments {
         }
     }
 
+    #[inline(always)]
     fn push(&mut self, address: u64, capacity: u64, rule: Rule) {
         if address == 0 || capacity == 0 {
             return;
@@ -100,22 +101,30 @@ impl Segments {
     /// A structure of the program that cannot be read.
     #[inline(always)]
     pub(crate) fn prepare(&mut self, call: &Call) -> Result<(), Fault> {
-        self.prepare_known(call, call.what)
+        self.prepare_known::<false>(call, call.what)
     }
 
-    /// The same, where more is known of what the call is.
+    /// The same; what the call is is known to who compiles this if `KNOWN`.
     ///
     /// # Errors
     /// As [`Segments::prepare`].
     #[inline(always)]
-    pub(crate) fn prepare_known(&mut self, call: &Call, what: &Resolved) -> Result<(), Fault> {
+    pub(crate) fn prepare_known<const KNOWN: bool>(
+        &mut self,
+        call: &Call,
+        what: &Resolved,
+    ) -> Result<(), Fault> {
         self.count = 0;
         self.refused = false;
         if what.writes == 0 {
             return Ok(());
         }
         let Some(buffer) = what.buffer else {
-            return self.prepare_others(call);
+            return if KNOWN {
+                self.prepare_each(call, what)
+            } else {
+                self.prepare_others(call)
+            };
         };
         let Buffer {
             at,
@@ -140,6 +149,42 @@ impl Segments {
             self.add(call, call.what.args[i], call.arg(i))?;
         }
         Ok(())
+    }
+
+    /// The same of a call that is known to who compiles this: what is not among its arguments is
+    /// left out, and only bytes and plain structures are noted here.
+    #[inline(always)]
+    fn prepare_each(&mut self, call: &Call, what: &Resolved) -> Result<(), Fault> {
+        // Not in a loop, in which the index would not be known.
+        self.prepare_one(call, what, 0)?;
+        self.prepare_one(call, what, 1)?;
+        self.prepare_one(call, what, 2)?;
+        self.prepare_one(call, what, 3)?;
+        self.prepare_one(call, what, 4)?;
+        self.prepare_one(call, what, 5)
+    }
+
+    /// The same of argument `i`.
+    #[inline(always)]
+    fn prepare_one(&mut self, call: &Call, what: &Resolved, i: usize) -> Result<(), Fault> {
+        let address = call.raw[i];
+        if what.writes >> i & 1 == 0 || address == 0 {
+            return Ok(());
+        }
+        match what.args[i] {
+            Arg::OutBuf { len_arg, valid } => {
+                let len = what.canonical(len_arg.into(), &call.raw);
+                self.push(address, len, shared(valid, 1));
+            }
+            Arg::OutStruct { size } => self.push(address, u64::from(size), Rule::Success),
+            other => self.add_rarer(call, other, address)?,
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn add_rarer(&mut self, call: &Call, arg: Arg, address: u64) -> Result<(), Fault> {
+        self.add(call, arg, address)
     }
 
     fn add(&mut self, call: &Call, arg: Arg, address: u64) -> Result<(), Fault> {

@@ -25,6 +25,12 @@ pub(crate) mod common {
     pub(crate) const WRITE: usize = nr::__NR_write as usize;
     pub(crate) const SEND: usize = nr::__NR_sendto as usize;
     pub(crate) const RECEIVE: usize = nr::__NR_recvfrom as usize;
+    pub(crate) const READ_AT: usize = nr::__NR_pread64 as usize;
+    pub(crate) const WRITE_PARTS: usize = nr::__NR_writev as usize;
+    pub(crate) const DESCRIBE: usize = nr::__NR_fstat as usize;
+    pub(crate) const DESCRIBE_AT: usize = nr::__NR_newfstatat as usize;
+    pub(crate) const OPEN_AT: usize = nr::__NR_openat as usize;
+    pub(crate) const CLOSE: usize = nr::__NR_close as usize;
     pub(crate) const PARENT: usize = nr::__NR_getppid as usize;
     pub(crate) const EPOLL_WAIT: usize = nr::__NR_epoll_wait as usize;
 }

@@ -27,5 +27,5 @@ pub(super) fn could_tell(outgoing: &Outgoing, call: &Call) -> bool {
     }
     let what = call.what;
     let names = |at| what.args[at] == Arg::Fd && outgoing.is_closing(low32(call.arg(at)));
-    (0..usize::from(what.call.nargs)).any(names) || !paths::are_plain(call)
+    (0..usize::from(what.call.nargs)).any(names) || !paths::are_plain(call, what)
 }

@@ -173,46 +173,56 @@ fn is_unseen_end(kernel: &Kernel, call: &Call) -> bool {
 
 /// All replicas, after a call that went the long way: what it changed about descriptors.
 pub(crate) fn after(kernel: &mut Kernel, call: &Call, result: i64) {
+    after_known(kernel, call, call.what, result);
+}
+
+/// The same, where more is known of what the call is.
+#[inline(always)]
+pub(crate) fn after_known(kernel: &mut Kernel, call: &Call, what: &Resolved, result: i64) {
     if kernel.outgoing.enabled == 0 {
         return;
     }
-    match call.what.facts.outgoing {
+    match what.facts.outgoing {
         // Descriptors may have gone along.
         Column::Sends if !is_bare(call) => kernel.outgoing.forget_all(),
         Column::Passes | Column::Sends => {}
-        Column::Describes(at) => described(kernel, call, at, result),
-        Column::Opens(_) => created(kernel, call, result),
+        Column::Describes(at) => {
+            if kernel.outgoing.state(call.raw[0]) == State::Opened {
+                described(kernel, call, at, result);
+            }
+        }
+        Column::Opens(_) => created(kernel, what, result),
         Column::Connects => {
             if let Ok(fd) = u64::try_from(result) {
                 kernel.outgoing.set(fd, State::Fresh);
             }
         }
-        Column::Waits => changed(kernel, call),
+        Column::Waits => changed(kernel, call, what),
     }
 }
 
 /// A file was opened.
-fn created(kernel: &mut Kernel, call: &Call, result: i64) {
-    if let (Ok(fd), Class::Input, Opens::Plain(..)) = (
-        u64::try_from(result),
-        call.what.class,
-        call.what.facts.opens,
-    ) {
+#[inline(always)]
+fn created(kernel: &mut Kernel, what: &Resolved, result: i64) {
+    if let (Ok(fd), Class::Input, Opens::Plain(..)) =
+        (u64::try_from(result), what.class, what.facts.opens)
+    {
         kernel.outgoing.set(fd, State::Opened);
     }
 }
 
-/// A file was described: the program has the same description in all replicas.
+/// A file that was opened was described: the program has the same description in all replicas.
+#[inline(never)]
 fn described(kernel: &mut Kernel, call: &Call, at: u8, result: i64) {
     const MODE: u64 = 24;
     const TYPE: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
     let fd = call.arg(0);
-    if result != 0 || kernel.outgoing.state(fd) != State::Opened || !is_of_descriptor(call) {
+    if result != 0 || !is_of_descriptor(call) {
         return;
     }
-    let mode = guest::read::<u32>(call.arg(usize::from(at)).wrapping_add(MODE));
-    if mode.is_ok_and(|mode| mode & TYPE == REGULAR) {
+    let mode = guest::start(call.raw[usize::from(at)].wrapping_add(MODE));
+    if mode.is_ok_and(|mode| low32(mode) & TYPE == REGULAR) {
         kernel.outgoing.set(fd, State::Regular);
     }
 }
@@ -226,23 +236,25 @@ fn is_of_descriptor(call: &Call) -> bool {
 }
 
 /// Whatever else a call may have done to the descriptors that it names.
-fn changed(kernel: &mut Kernel, call: &Call) {
-    let table = call.what.call.requests.as_ref().map(|it| it.table);
-    if table == Some(Table::Fcntl) && matches!(call.what.args[2], Arg::InStruct { .. }) {
+#[inline(always)]
+fn changed(kernel: &mut Kernel, call: &Call, what: &Resolved) {
+    let table = what.call.requests.as_ref().map(|it| it.table);
+    if table == Some(Table::Fcntl) && matches!(what.args[2], Arg::InStruct { .. }) {
         kernel.outgoing.locks = 1;
     }
-    match call.what.facts.descriptors {
+    match what.facts.descriptors {
         Descriptors::Stay | Descriptors::Copies | Descriptors::ClosesOwn => {}
         Descriptors::Closes(at) | Descriptors::Replaces(at) => {
             let fd = call.arg(usize::from(at));
-            kernel.outgoing.forget_failures(low32(fd));
+            if kernel.outgoing.failures != 0 {
+                kernel.outgoing.forget_failures(low32(fd));
+            }
             kernel.outgoing.set(fd, State::Other);
         }
         Descriptors::ClosesRange(..) | Descriptors::ClosesMarked => kernel.outgoing.forget_all(),
     }
-    for at in 0..usize::from(call.what.call.nargs) {
-        if call.what.args[at] == Arg::Fd {
-            let fd = call.arg(at);
+    for (&fd, arg) in call.raw.iter().zip(what.args) {
+        if arg == Arg::Fd {
             let state = kernel.outgoing.state(fd);
             kernel.outgoing.set(fd, state.forgotten());
         }

@@ -98,8 +98,9 @@ pub(crate) struct Outgoing {
     closing: Marks,
     /// Of which streams it is known how many were read.
     followed: Marks,
-    /// From which streams something is to be taken out that was read.
+    /// From which streams something is to be taken out that was read, and how often.
     taking: Marks,
+    takings: u32,
     states: [u32; DESCRIPTORS],
     /// Of streams: how many bytes were written to them, and read from them, counted as the host
     /// does.
@@ -204,6 +205,7 @@ impl Outgoing {
 
     pub(super) fn take_later(&mut self, fd: u32) {
         self.taking.set(fd, true);
+        self.takings += 1;
         self.count += 1;
     }
 
@@ -222,9 +224,14 @@ impl Outgoing {
     pub(super) const fn settle(&mut self) {
         self.count = 0;
         self.bytes = 0;
-        self.taking = Marks([0; DESCRIPTORS / 32]);
-        self.closing = Marks([0; DESCRIPTORS / 32]);
-        self.closings = 0;
+        if self.takings != 0 {
+            self.taking = Marks([0; DESCRIPTORS / 32]);
+            self.takings = 0;
+        }
+        if self.closings != 0 {
+            self.closing = Marks([0; DESCRIPTORS / 32]);
+            self.closings = 0;
+        }
     }
 
     /// The errno that the next write to this descriptor fails with.
@@ -267,6 +274,7 @@ mod tests {
         read: [0; DESCRIPTORS],
         followed: Marks([0; DESCRIPTORS / 32]),
         taking: Marks([0; DESCRIPTORS / 32]),
+        takings: 0,
         closing: Marks([0; DESCRIPTORS / 32]),
         closings: 0,
     };

@@ -10,7 +10,6 @@
 
 use rcoe_core::POSTS;
 
-use crate::arch::digest::Digest;
 use crate::arch::faults::SIG_TICK;
 use crate::convert::size;
 use crate::lifetime::{PerCopy, PerProcess, Who};
@@ -392,7 +391,7 @@ fn take_out(entry: &Entry) -> bool {
 
 /// Digest of bytes of the agent's own.
 fn digest_of(bytes: &[u8]) -> Option<u64> {
-    Digest::fastest().of(bytes.as_ptr() as u64, bytes.len())
+    guest::digest(bytes.as_ptr() as u64, bytes.len() as u64).ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,11 @@ use rcoe_linux_syscalls::{NUMBERS, Resolved};
 
 use super::{Kernel, enter_alone, enter_by, enter_together, is_calm};
 use crate::arch::entry::{Leave, TrapFrame};
-use crate::sys::numbers::common::{EPOLL_WAIT, PARENT, READ, RECEIVE, SEND, WRITE};
+use crate::calls::{arguments_of, make_any};
+use crate::sys::numbers::common::{
+    CLOSE, DESCRIBE, DESCRIBE_AT, EPOLL_WAIT, OPEN_AT, PARENT, READ, READ_AT, RECEIVE, SEND, WRITE,
+    WRITE_PARTS,
+};
 
 /// Makes a call of which the table says this; returns what is to be loaded from the frame.
 type Make = fn(&mut Kernel, &mut TrapFrame, &'static Resolved) -> Leave;
@@ -47,6 +51,15 @@ const fn table<const ALONE: bool, const SIMPLE: bool>() -> Table {
     ways[WRITE] = Some(of::<WRITE, ALONE, SIMPLE>());
     ways[SEND] = Some(of::<SEND, ALONE, SIMPLE>());
     ways[RECEIVE] = Some(of::<RECEIVE, ALONE, SIMPLE>());
+    ways[READ_AT] = Some(of::<READ_AT, ALONE, SIMPLE>());
+    ways[WRITE_PARTS] = Some(of::<WRITE_PARTS, ALONE, SIMPLE>());
+    ways[DESCRIBE] = Some(of::<DESCRIBE, ALONE, SIMPLE>());
+    ways[DESCRIBE_AT] = Some(of::<DESCRIBE_AT, ALONE, SIMPLE>());
+    ways[OPEN_AT] = Some(Entry {
+        what: opening(),
+        make: opens::<ALONE, SIMPLE>,
+    });
+    ways[CLOSE] = Some(of::<CLOSE, ALONE, SIMPLE>());
     ways[EPOLL_WAIT] = Some(of::<EPOLL_WAIT, ALONE, SIMPLE>());
     ways[PARENT] = Some(of::<PARENT, ALONE, SIMPLE>());
     ways
@@ -123,7 +136,33 @@ fn known<const NR: usize, const ALONE: bool, const SIMPLE: bool>(
     frame: &mut TrapFrame,
     _: &'static Resolved,
 ) -> Leave {
-    enter_by::<ALONE, SIMPLE>(kernel, frame, const { described::<NR>() })
+    let what = const { described::<NR>() };
+    if SIMPLE && !ALONE && kernel.outgoing.is_open() {
+        return known::<NR, ALONE, false>(kernel, frame, what);
+    }
+    enter_by::<ALONE, SIMPLE, true>(kernel, frame, what)
+}
+
+/// What the table says of a call that opens a file, unless it does more than that.
+const fn opening() -> &'static Resolved {
+    rcoe_linux_syscalls::straight_if(OPEN_AT).expect("the commonest calls go straight")
+}
+
+/// Makes this very call, if its arguments are none that make another one of it.
+fn opens<const ALONE: bool, const SIMPLE: bool>(
+    kernel: &mut Kernel,
+    frame: &mut TrapFrame,
+    _: &'static Resolved,
+) -> Leave {
+    let what = const { opening() };
+    let (_, raw) = arguments_of(frame);
+    if what.call.output_if.is_some_and(|other| other.applies(&raw)) {
+        make_any(kernel, frame)
+    } else if SIMPLE && !ALONE && kernel.outgoing.is_open() {
+        enter_together(kernel, frame, what)
+    } else {
+        enter_by::<ALONE, SIMPLE, true>(kernel, frame, what)
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +177,10 @@ mod tests {
     #[test]
     fn each_number_has_what_the_table_says_of_it() {
         for nr in 0..NUMBERS {
-            let expected = rcoe_linux_syscalls::straight(nr);
+            let expected = match nr {
+                OPEN_AT => Some(opening()),
+                _ => rcoe_linux_syscalls::straight(nr),
+            };
             let low = nr as u64;
             for (table, register) in tables().flat_map(|it| [(it, low), (it, low | 7 << 32)]) {
                 let found = table.way(register).map(|entry| entry.what);
@@ -159,6 +201,10 @@ mod tests {
     #[test]
     fn a_call_that_depends_on_its_arguments_has_no_way_of_its_own() {
         let depends = |nr: &u64| {
+            // It looks at them.
+            if *nr == OPEN_AT as u64 {
+                return false;
+            }
             let call = rcoe_linux_syscalls::entry(*nr).expect("known");
             call.requests.is_some() || call.output_if.is_some()
         };

@@ -5,7 +5,7 @@
 //! after the number was free. A child has a table of its own, and begins with nothing. In the same
 //! way it remembers up to where all numbers are taken.
 
-use rcoe_linux_syscalls::{Class, Descriptors};
+use rcoe_linux_syscalls::{Class, Descriptors, Resolved};
 
 use crate::calls::Call;
 use crate::convert::{low32, size};
@@ -96,10 +96,10 @@ pub(super) fn first_free(least: u32) -> u32 {
 }
 
 /// All replicas, after any call: forgets what was closed.
-#[inline]
-pub(crate) fn after(call: &Call) {
-    let number = match call.what.facts.descriptors {
-        Descriptors::Stay if call.what.class == Class::Process => {
+#[inline(always)]
+pub(crate) fn after(call: &Call, what: &Resolved) {
+    let number = match what.facts.descriptors {
+        Descriptors::Stay if what.class == Class::Process => {
             memory().taken = 0;
             return;
         }
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(kind_of(fd), Kind::Stream);
         drop(end);
         assert_eq!(kind_of(fd), Kind::Stream, "remembered");
-        after(&Call::new(3, [fd, 0, 0, 0, 0, 0]).unwrap());
+        let call = Call::new(3, [fd, 0, 0, 0, 0, 0]).unwrap();
+        after(&call, call.what);
         assert_eq!(kind_of(fd), Kind::Unknown);
     }
 }
