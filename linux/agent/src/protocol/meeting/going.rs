@@ -42,8 +42,7 @@ pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     kernel.alert();
     let began = cpu_now();
     let outcome = obey(kernel, context);
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    meeting.leave_out(cpu_now().saturating_sub(began));
+    kernel.replica.env_mut().meeting.stood_still(began);
     outcome
 }
 
@@ -279,7 +278,8 @@ pub(super) fn plant_late(
     left: u64,
 ) -> Outcome {
     kernel.alert();
-    kernel.replica.env_mut().meeting.look_on(left, cpu_now());
+    let began = cpu_now();
+    kernel.replica.env_mut().meeting.look_on(left, began);
     let meeting = &kernel.replica.env().meeting;
     let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
@@ -287,6 +287,7 @@ pub(super) fn plant_late(
     if is_near && here && !meeting.site.is_planted() {
         plant(kernel);
         place_in_stub(kernel, context);
+        kernel.replica.env_mut().meeting.stood_still(began);
     }
     Outcome::GoOn
 }
