@@ -49,11 +49,16 @@ pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let boards = boards(places(kernel));
     let mut machine = look(kernel, context);
+    let mut said = false;
     loop {
         let meeting = &mut kernel.replica.env_mut().meeting;
         let order = meeting.coupler.step(&boards, &mut machine);
         if !matches!(order, Order::Wait(_)) {
             meeting.stop_waiting();
+        }
+        said |= !matches!(order, Order::Wait(_) | Order::Idle);
+        if !matches!(order, Order::Again | Order::Removed(_)) && core::mem::take(&mut said) {
+            kernel.replica.env().wake_siblings();
         }
         let goes_on = match order {
             Order::Again | Order::Removed(_) => false,
