@@ -12,9 +12,12 @@ static volatile long turn;
 static void *work(void *id) {
     unsigned char *place = malloc(bytes);
     unsigned long sum = (unsigned long)id;
-    for (long round = 0; round < rounds; round++)
+    for (long round = 0; round < rounds; round++) {
         for (size_t i = 0; i < bytes; i++)
             place[i] = (unsigned char)(sum += i * 7 + round);
+        // What is written is read, as far as the compiler can tell.
+        __asm__ volatile("" : : "r"(place) : "memory");
+    }
     free(place);
     return (void *)sum;
 }

@@ -222,9 +222,23 @@ pub(crate) fn area_digest(machine: &impl Machine, area: u64) -> u64 {
 
 /// The digest of the state: registers, and all areas of the union.
 pub(crate) fn state_digest(machine: &impl Machine, registers: &[u64], union: &Union) -> u64 {
+    each_digest(machine, registers, union, |_, _| {})
+}
+
+/// The same, with the digest of each area told by its place in the union.
+pub(crate) fn each_digest(
+    machine: &impl Machine,
+    registers: &[u64],
+    union: &Union,
+    mut tell: impl FnMut(usize, u64),
+) -> u64 {
     let head = registers.iter().fold(0, |all, &word| digest(all, word));
-    let areas = union.areas().iter();
-    areas.fold(head, |all, &area| digest(all, area_digest(machine, area)))
+    let areas = union.areas().iter().enumerate();
+    areas.fold(head, |all, (at, &area)| {
+        let one = area_digest(machine, area);
+        tell(at, one);
+        digest(all, one)
+    })
 }
 
 /// A word by which an area differs from the target's: not the first, where counters of outer loops

@@ -1,7 +1,7 @@
 //! The owner's part of a phase: it publishes its state and answers until all have reported.
 
 use super::board::{Came, PAGES, Question, REGISTERS, SHEET, Target};
-use super::compare::{Machine, Stub, Union, area_digest, sealed, state_digest};
+use super::compare::{Machine, Stub, Union, each_digest, sealed};
 use super::post::Stamp;
 use super::time::Backend;
 use super::{Boards, Coupler, End, Order, Stage, board};
@@ -78,10 +78,8 @@ impl<T: Backend> Coupler<T> {
                 let count = said.map_or(0, |(_, count)| count);
                 let union = Union::of(&mine[..count], list, self.guards);
                 let registers = &self.stub.registers[..self.stub.count];
-                words[0] = state_digest(machine, registers, &union);
-                for (word, &area) in words[1..].iter_mut().zip(union.areas()) {
-                    *word = area_digest(machine, area);
-                }
+                let (all, each) = words.split_at_mut(1);
+                all[0] = each_digest(machine, registers, &union, |at, one| each[at] = one);
                 self.alike = match words[0] == theirs {
                     true => self.alike.with(peer),
                     false => self.alike.without(peer),

@@ -93,6 +93,8 @@ pub(crate) struct Rewriter {
     slots: [u16; SITES],
     sites: [Site; SITES],
     code: Mappings,
+    /// How often known code has come or gone.
+    changes: u64,
 }
 
 impl PerProgram for Rewriter {
@@ -105,7 +107,9 @@ impl PerProgram for Rewriter {
             code,
             areas,
             area_count,
+            changes,
         } = self;
+        *changes += 1;
         slots.fill(0);
         sites[..*site_count].fill(Site::default());
         code.clear();
@@ -118,6 +122,7 @@ impl Rewriter {
     /// Executable memory was mapped here.
     pub(crate) fn add_code(&mut self, start: u64, len: u64) {
         self.give_up(start, len);
+        self.changes += 1;
         self.code.add(start..start.saturating_add(len));
     }
 
@@ -128,6 +133,7 @@ impl Rewriter {
         if !self.code.remove(&gone) {
             return;
         }
+        self.changes += 1;
         let (before, behind) = OVERWRITTEN;
         for index in 0..self.site_count {
             let Site { after, hits, .. } = self.sites[index];
@@ -142,6 +148,12 @@ impl Rewriter {
                 };
             }
         }
+    }
+
+    /// How often known code has come or gone: what was found out in it holds as long as this stays
+    /// the same.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The known mapping of code around this address.
@@ -462,6 +474,7 @@ mod tests {
             }; SITES],
             site_count: 0,
             code: Mappings::NONE,
+            changes: 0,
             areas: [(0, 0); AREAS],
             area_count: 0,
         };

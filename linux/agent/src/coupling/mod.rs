@@ -7,7 +7,8 @@
 //! same future; what is not goes on, with a word more to be compared by the stub.
 //!
 //! * [`place`]: which place of the code, from wherever a replica was interrupted; [`loops`]: one
-//!   behind the loop that it is in.
+//!   behind the loop that it is in; `entered`: where branches lead that a jump would be in the way
+//!   of.
 //! * [`stub`]: the code that compares, and what a stop within it means ([`stub::original`]).
 //! * [`patch`]: the jump to it, and how everybody else sees the code without it.
 //! * [`state`]: registers and extended state in a form in which equal states are equal bytes.
@@ -25,6 +26,7 @@ pub(crate) mod blocks;
 pub(crate) mod counter;
 pub(crate) mod decode;
 pub(crate) mod emit;
+mod entered;
 pub(crate) mod loops;
 pub(crate) mod machine;
 #[cfg_attr(

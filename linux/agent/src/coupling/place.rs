@@ -13,9 +13,9 @@
 
 use core::ops::Range;
 
-use crate::arch::branches::branches_into;
 use crate::convert::size;
 use crate::coupling::decode::{Decoded, Flow, LONGEST, Refused};
+use crate::coupling::entered;
 use crate::memory::guest;
 
 /// Bytes of a jump.
@@ -69,6 +69,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) others: &'a [Range<u64>],
     /// It was made at run time, and is writable or not.
     pub(crate) made: Option<Made>,
+    /// As long as this number stays the same so does the code; `None` if it may change at any time.
+    pub(crate) changes: Option<u64>,
 }
 
 /// Code that the program has made.
@@ -160,7 +162,7 @@ pub(crate) fn window(at: u64, around: &Surroundings<'_>) -> Result<Window, Refus
             return Err(Refused::TooShort);
         }
     }
-    if branches_into(&around.code, at + 1..at + JUMP as u64) {
+    if entered::is_entered(at + 1..at + JUMP as u64, around) {
         return Err(Refused::InnerBranch);
     }
     Ok(Window {

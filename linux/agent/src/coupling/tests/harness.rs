@@ -166,6 +166,7 @@ impl Fixture {
             code: self.text..self.text + BYTES,
             others: &[],
             made: None,
+            changes: None,
         }
     }
 

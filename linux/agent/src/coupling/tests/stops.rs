@@ -294,6 +294,7 @@ fn what_cannot_take_a_jump_is_refused_by_name() {
         code,
         others,
         made: None,
+        changes: None,
     };
     assert_eq!(
         choose(it.at(0), &around),

@@ -42,19 +42,23 @@ pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     kernel.alert();
     let began = cpu_now();
     let outcome = obey(kernel, context);
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    meeting.leave_out(cpu_now().saturating_sub(began));
+    kernel.replica.env_mut().meeting.stood_still(began);
     outcome
 }
 
 fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let boards = boards(places(kernel));
     let mut machine = look(kernel, context);
+    let mut said = false;
     loop {
         let meeting = &mut kernel.replica.env_mut().meeting;
         let order = meeting.coupler.step(&boards, &mut machine);
         if !matches!(order, Order::Wait(_)) {
             meeting.stop_waiting();
+        }
+        said |= !matches!(order, Order::Wait(_) | Order::Idle);
+        if !matches!(order, Order::Again | Order::Removed(_)) && core::mem::take(&mut said) {
+            kernel.replica.env().wake_siblings();
         }
         let goes_on = match order {
             Order::Again | Order::Removed(_) => false,
@@ -279,7 +283,8 @@ pub(super) fn plant_late(
     left: u64,
 ) -> Outcome {
     kernel.alert();
-    kernel.replica.env_mut().meeting.look_on(left, cpu_now());
+    let began = cpu_now();
+    kernel.replica.env_mut().meeting.look_on(left, began);
     let meeting = &kernel.replica.env().meeting;
     let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
@@ -287,6 +292,7 @@ pub(super) fn plant_late(
     if is_near && here && !meeting.site.is_planted() {
         plant(kernel);
         place_in_stub(kernel, context);
+        kernel.replica.env_mut().meeting.stood_still(began);
     }
     Outcome::GoOn
 }

@@ -67,6 +67,25 @@ impl Meeting {
         self.marked = self.marked.saturating_add(ns);
     }
 
+    /// The interrupted program has stood still from this CPU time until now, while the agent did
+    /// what had to be done. None of that is its progress, nor spent of what it may run; of a stub
+    /// that was planted meanwhile nothing was to be seen yet.
+    pub(super) fn stood_still(&mut self, began: u64) {
+        let now = cpu_now();
+        let ns = now.saturating_sub(began);
+        self.leave_out(ns);
+        if self.planted >= began {
+            self.planted = now;
+        }
+        if let Doing::Running { since, .. } = &mut self.doing {
+            *since = if *since >= began {
+                now
+            } else {
+                since.saturating_add(ns)
+            };
+        }
+    }
+
     /// How much of the CPU time since a stub was planted is not to count as progress.
     pub(super) fn toll(&self, now: u64) -> u64 {
         self.site.toll(now.saturating_sub(self.planted))
@@ -77,12 +96,14 @@ impl Meeting {
         if !self.site.is_planted() {
             return;
         }
-        let toll = self.toll(cpu_now());
+        let began = cpu_now();
+        let toll = self.toll(began);
         counter::add_visits(self.site.visits());
         self.site.take_out();
         self.leave_out(toll);
         if let Doing::Running { since, .. } = &mut self.doing {
             *since = since.saturating_add(toll);
         }
+        self.stood_still(began);
     }
 }

@@ -58,7 +58,13 @@ fn with_surroundings<T>(
         }
         _ => return None,
     };
-    Some(body(&Surroundings { code, others, made }))
+    let changes = made.is_none().then(|| kernel.rewriter.changes());
+    Some(body(&Surroundings {
+        code,
+        others,
+        made,
+        changes,
+    }))
 }
 
 fn made_around(at: u64) -> Option<Range<u64>> {

@@ -132,11 +132,13 @@ pub(super) fn visited(kernel: &mut Kernel, context: &mut UContext) -> Option<Out
             return Some(drive(kernel, context));
         }
     }
+    let began = cpu_now();
     plant(kernel);
-    let meeting = &kernel.replica.env().meeting;
+    let meeting = &mut kernel.replica.env_mut().meeting;
     if meeting.site.is_planted() {
         meeting.pass(context);
     }
+    meeting.stood_still(began);
     Some(Outcome::GoOn)
 }
 

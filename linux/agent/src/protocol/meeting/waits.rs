@@ -16,6 +16,8 @@ use crate::sys;
 /// Looks at a sibling before this CPU is given to others, and for how long it is, in ns, before
 /// this replica sleeps.
 const SPINS: u32 = 2_000;
+/// The same where replicas share CPUs: whoever is waited for may need this one.
+const SPINS_CROWDED: u32 = 50;
 /// Most way to a target takes less, in ns: to wake up who sleeps would take longer.
 const YIELD_NS: u64 = 1_500_000;
 /// The longest sleep between two looks, in ns.
@@ -62,6 +64,7 @@ impl LinuxEnv {
 
     /// Steps until a sibling has to do something, who is returned; or until the call goes on.
     pub(super) fn step_at_call(&mut self, boards: &Boards<'_>) -> Option<ReplicaId> {
+        let mut said = false;
         loop {
             let standing = self.meeting.at_call();
             let meeting = &mut self.meeting;
@@ -69,6 +72,11 @@ impl LinuxEnv {
             if !matches!(order, Order::Wait(_)) {
                 meeting.stop_waiting();
             }
+            said |= !matches!(order, Order::Wait(_) | Order::Idle);
+            if said && !matches!(order, Order::Again | Order::Removed(_)) {
+                self.wake_siblings();
+            }
+            let meeting = &mut self.meeting;
             match order {
                 Order::Again | Order::Removed(_) => {}
                 Order::Wait(peer) => return Some(peer),
@@ -91,6 +99,12 @@ impl LinuxEnv {
         }
     }
 
+    /// What this replica has said may be what others sleep for ([`Self::nap`]). Who is just about
+    /// to sleep is missed, and looks again by itself.
+    pub(super) fn wake_siblings(&self) {
+        sys::futex_wake(self.control().bell.as_ptr().cast_const());
+    }
+
     /// Waits a little for a sibling, and finds it overdue if that was too long.
     pub(super) fn await_sibling(&mut self, peer: ReplicaId) {
         let looks = self.meeting.looks;
@@ -98,14 +112,18 @@ impl LinuxEnv {
         if self.is_gone(peer) {
             return self.meeting.coupler.overdue(peer);
         }
-        if looks < SPINS {
+        let spins = match self.control().crowded.load(Ordering::Relaxed) {
+            0 => SPINS,
+            _ => SPINS_CROWDED,
+        };
+        if looks < spins {
             if looks == 0 && self.meeting.coupler.stamp().phase == 0 {
                 self.call_siblings();
             }
             return core::hint::spin_loop();
         }
         let now = sys::monotonic();
-        if looks == SPINS {
+        if looks == spins {
             self.meeting.yields_since = now;
         }
         let since = self.meeting.yields_since;
