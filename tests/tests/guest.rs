@@ -274,6 +274,37 @@ __attribute__((target(\"rdrnd,rdseed,rdpid\"))) int main(void) {
 }
 
 #[test]
+fn registers_of_zeroes_are_unused_however_they_became_so() {
+    // All are zero, and one of them was loaded: many a processor calls that used until the process
+    // has left it once.
+    let source = "#include <cpuid.h>\n#include <stdio.h>\n
+char area[4096] __attribute__((aligned(64)));
+const char zeroes[16];
+unsigned long noted(char *area);
+__asm__(\".globl noted\\nnoted:\\n\"
+  \".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\\n pxor %xmm\\\\n,%xmm\\\\n\\n.endr\\n\"
+  \"movdqu zeroes(%rip),%xmm3\\n mov $3,%eax\\n xor %edx,%edx\\n\"
+  \"xsave64 64(%rdi)\\n mov 576(%rdi),%rax\\n ret\\n\");
+int main(void) {
+  unsigned a, b, c, d;
+  __cpuid_count(0xd, 1, a, b, c, d);
+  printf(\"%x\", a & 15);
+  for (int i = 0; i < 20; i++) printf(\" %lx\", noted(area - 64));
+  puts(\"\");
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("noted", source, &["-mno-avx"]);
+    let told = format!("0{}\n", " 1".repeat(20));
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(
+            (outcome.out(), outcome.err()),
+            (told.clone(), String::new())
+        );
+    }
+}
+
+#[test]
 fn code_that_nobody_has_seen_asks_no_processor() {
     let faults = std::fs::read_to_string("/proc/cpuinfo").expect("readable");
     if !faults.contains("cpuid_fault") {

@@ -412,7 +412,7 @@ fn memory_is_looked_at_without_being_asked_for() {
 
 /// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
 /// here has to stand where replicas keep what is their own.
-const ALIKE: [&str; 29] = [
+const ALIKE: [&str; 30] = [
     "context5TABLE17h",
     "exec5SAVED17h",
     "exec5GIVEN17h",
@@ -429,6 +429,7 @@ const ALIKE: [&str; 29] = [
     "context6MAPPED17h",
     "delivery14EXTENDED_BYTES17h",
     "delivery17EXTENDED_FEATURES17h",
+    "saved10COMPONENTS17h",
     "state6LAYOUT17h",
     "RCOE_GUARD_STACK",
     "RCOE_POINT",

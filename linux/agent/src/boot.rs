@@ -171,6 +171,7 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     crate::arch::delivery::measure();
     crate::arch::digest::measure();
     crate::coupling::state::measure();
+    crate::arch::saved::measure();
     install_kernel(id, count, image, start);
     crate::sched::turns::take_slice(kernel::kernel());
     kernel::kernel().limits.hand_to_host();

@@ -161,14 +161,16 @@ fn same_everywhere(leaf: u32, sub: u32, [a, b, c, d]: Answer) -> Answer {
     const RDPID: u32 = 1 << 22;
     const WAITPKG: u32 = 1 << 5;
     const RDPRU: u32 = 1 << 4;
+    const KIN_OF_XSAVE: u32 = 0b1111;
     match (leaf, sub) {
         // The initial APIC id is the top byte.
         (1, _) => [a, b & 0x00ff_ffff, c & !RDRAND, d],
         (7, 0) => [a, b & !(HLE_RTM | RDSEED), c & !(RDPID | WAITPKG), d],
         // The x2APIC id.
         (0xb | 0x1f, _) => [a, b, c, 0],
-        // In-use state size of the moment.
-        (0xd, 1) => [a, 0, c, d],
+        // In-use state size of the moment. What of `xsave`'s kin leaves out what is not in use is
+        // not offered, nor what tells that: it depends on the moment (`saved`).
+        (0xd, 1) => [a & !KIN_OF_XSAVE, 0, c, d],
         // It tells of the core's own counters.
         (0x8000_0008, _) => [a, b & !RDPRU, c, d],
         // Extended APIC id, core and node.
@@ -222,5 +224,11 @@ mod tests {
         assert_eq!(same_everywhere(7, 0, [all; 4])[1] & 1 << 18, 0, "RDSEED");
         assert_eq!(same_everywhere(0xb, 1, [all; 4])[3], 0, "x2APIC id");
         assert_eq!(same_everywhere(0, 0, [1, 2, 3, 4]), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn answers_offer_no_way_to_save_what_is_in_use_only() {
+        assert_eq!(same_everywhere(0xd, 1, [0x1f, 2, 3, 4]), [0x10, 0, 3, 4]);
+        assert_eq!(same_everywhere(0xd, 0, [1, 2, 3, 4]), [1, 2, 3, 4]);
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn window(code: &[u8]) -> Option<usize> {
 }
 
 /// Length of an instruction that works on registers and constants only.
-fn plain(code: &[u8]) -> Option<usize> {
+pub(super) fn plain(code: &[u8]) -> Option<usize> {
     let (wide, prefix, rest) = match code {
         [rex @ 0x40..=0x4f, rest @ ..] => (rex & 8 != 0, 1, rest),
         _ => (false, 0, code),

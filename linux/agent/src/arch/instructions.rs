@@ -9,6 +9,8 @@
 //!   user mode.
 //!   What it answers has no per-core fields and does not offer RDRAND, RDSEED, RDPID or RTM: see
 //!   [`cpuid`].
+//! * `xsave` becomes a jump to a stub that settles what it notes of unused registers: see
+//!   [`saved`](crate::arch::saved).
 //! * `rdrand`, `rdseed` and `rdpid` in code that does not ask `cpuid` are rewritten likewise: the
 //!   random ones report failure (carry clear), which every correct user must handle.
 //!
@@ -60,7 +62,7 @@ pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext
             Some(Found::Cpuid | Found::Asked(_)) => tell_cpu(machine),
             Some(Found::Random(len)) => no_random(machine, len),
             Some(Found::Counter(len)) => read_tsc(kernel, machine, u64::from(len)),
-            Some(Found::Call | Found::Doubt) | None => return false,
+            Some(Found::Call | Found::Saved(_) | Found::Doubt) | None => return false,
         },
         _ => return false,
     }
@@ -195,7 +197,7 @@ pub(crate) fn restored(kernel: &Kernel, start: u64, len: u64) {
     for (at, what) in kernel
         .traps
         .all()
-        .filter(|(at, _)| (start..end).contains(at))
+        .filter(|(at, what)| (start..end).contains(at) && !matches!(what, Found::Saved(_)))
     {
         if stands_at(at, at + 16, what, all) && guest::copy_out(at, &PLANTED).is_err() {
             let page = page_down(at);
@@ -243,10 +245,13 @@ pub(crate) fn rewrite(kernel: &mut Kernel, code: &Code) {
     let mut first = true;
     while let Some(at) = from {
         from = batch.fill(at, start..start + len);
-        if first && from.is_none() && part.is_of_a_version() {
-            if len <= WIDE {
-                batch.widen(code);
-            }
+        let all = first && from.is_none();
+        if all && len <= WIDE && (part.is_of_a_version() || batch.has_saved()) {
+            batch.widen(code);
+        } else {
+            batch.leave_saved();
+        }
+        if all && part.is_of_a_version() {
             known::keep(part, batch.sites());
             if shares {
                 regions::with_own_notebook(|it| known::write(it, part, batch.sites()));
@@ -367,7 +372,23 @@ impl Batch {
         self.offsets().any(|(_, what)| what == Found::Doubt)
     }
 
-    /// Finds out where there is room for a jump: at a `cpuid`, and at calls of a loader.
+    /// Is there an `xsave` for which there may be room for a jump?
+    fn has_saved(&self) -> bool {
+        self.offsets()
+            .any(|(_, what)| matches!(what, Found::Saved(_)))
+    }
+
+    /// Nobody has found out whether there is room: those are left alone.
+    fn leave_saved(&mut self) {
+        for site in &mut self.sites[..self.count] {
+            if matches!(unpack(*site), (_, Found::Saved(_))) {
+                *site = Self::GONE;
+            }
+        }
+        self.close_ranks();
+    }
+
+    /// Finds out where there is room for a jump: at a `cpuid`, an `xsave`, and calls of a loader.
     fn widen(&mut self, code: &Code) {
         let range = code.start..code.start + code.len;
         if code.interprets {
@@ -383,15 +404,22 @@ impl Batch {
                 windows[count] = window;
                 places[count] = index;
                 count += 1;
+            } else if matches!(what, Found::Saved(_)) {
+                *site = Self::GONE;
             }
         }
         branches_into_each(&range, &windows[..count], |index| {
             let site = &mut self.sites[places[index]];
             *site = match unpack(*site) {
-                (_, Found::Call) => Self::GONE,
+                (_, Found::Call | Found::Saved(_)) => Self::GONE,
                 (offset, _) => pack(offset, Found::Cpuid),
             };
         });
+        self.close_ranks();
+    }
+
+    /// Those that are no sites are left out.
+    fn close_ranks(&mut self) {
         let mut kept = 0;
         for index in 0..self.count {
             if self.sites[index] != Self::GONE {
@@ -442,7 +470,7 @@ impl Batch {
             if what == Found::Doubt {
                 continue;
             }
-            if what == Found::Call {
+            if what == Found::Call || matches!(what, Found::Saved(_)) && stub.is_none() {
                 let _ = opened.map(|()| detours::plant(address, what, stub));
                 continue;
             }

@@ -24,6 +24,7 @@ pub(crate) mod mem_functions;
 pub(crate) mod recognise;
 pub(crate) mod rewrite;
 pub(crate) mod rseq;
+pub(crate) mod saved;
 mod search;
 pub(crate) mod sites;
 pub(crate) mod tsc;

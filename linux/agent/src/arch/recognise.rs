@@ -18,7 +18,7 @@ use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
 use crate::arch::search::effort;
-use crate::arch::{clusters, detour};
+use crate::arch::{clusters, detour, saved};
 
 /// How far before a candidate decoding starts; the next if what is before cannot be decoded.
 const LEADS: [usize; 4] = [128, 64, 32, 16];
@@ -72,6 +72,8 @@ pub(crate) enum Found {
     Random(u8),
     /// `rdtsc` or `rdtscp`, which are two and three bytes long.
     Counter(u8),
+    /// `xsave` in so many bytes that a jump can take the place of; else it is left alone.
+    Saved(u8),
     /// Perhaps an instruction that may not be overlooked, and none that can be replaced.
     Doubt,
 }
@@ -84,6 +86,7 @@ impl Found {
             Self::Random(len) => len as u64,
             Self::Asked(len) => Self::ASKED | len as u64,
             Self::Counter(len) => Self::COUNTER | len as u64,
+            Self::Saved(len) => Self::SAVED | len as u64,
             Self::Call => Self::CALL,
             Self::Doubt => Self::DOUBT,
         }
@@ -92,12 +95,14 @@ impl Found {
     const ASKED: u64 = 0x20;
     const CALL: u64 = 0x30;
     const COUNTER: u64 = 0x40;
+    const SAVED: u64 = 0x50;
     const DOUBT: u64 = 0x80;
 
     pub(crate) fn unpack(word: u64) -> Self {
         match u8::try_from(word & 0xff).unwrap_or(0) {
             0 => Self::Cpuid,
             0x80.. => Self::Doubt,
+            len @ 0x50.. => Self::Saved(len - 0x50),
             len @ 0x40.. => Self::Counter(len - 0x40),
             0x30.. => Self::Call,
             len @ 0x20.. => Self::Asked(len - 0x20),
@@ -110,7 +115,7 @@ impl Found {
         match self {
             Self::Cpuid | Self::Asked(_) => 2,
             Self::Call => clusters::CALL as u64,
-            Self::Random(len) | Self::Counter(len) => len as u64,
+            Self::Random(len) | Self::Counter(len) | Self::Saved(len) => len as u64,
             Self::Doubt => 1,
         }
     }
@@ -125,7 +130,7 @@ pub(crate) const fn seconds(wanted: Wanted) -> &'static [u8] {
     if wanted.counter {
         &[0xa2, 0xc7, 0x31, 0x01, 0xae]
     } else {
-        &[0xa2, 0xc7]
+        &[0xa2, 0xc7, 0xae]
     }
 }
 
@@ -170,6 +175,9 @@ fn is_sure(code: &[u8], at: usize) -> bool {
 
 /// What the code begins with, if that is replaced.
 fn to_replace(code: &[u8]) -> Option<Found> {
+    if let Some(len) = saved::window(code) {
+        return u8::try_from(len).ok().map(Found::Saved);
+    }
     match decode(code)? {
         (Opcode::CPUID, _) => Some(Found::Cpuid),
         (Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID, len) => Some(Found::Random(len)),
@@ -185,6 +193,7 @@ pub(crate) fn holds(code: &[u8], found: Found, wanted: Wanted) -> bool {
         Found::Cpuid => code.starts_with(&[0x0f, 0xa2]),
         Found::Asked(len) => detour::window(code) == Some(usize::from(len)),
         Found::Call => clusters::is_call(code),
+        Found::Saved(len) => saved::window(code) == Some(usize::from(len)),
         Found::Random(len) => random_at(code, len),
     }
 }
@@ -685,6 +694,7 @@ mod tests {
             (Found::Random(4), &[0x48, 0x0f, 0xc7, 0xf8]),
             (Found::Counter(2), &[0x0f, 0x31]),
             (Found::Counter(3), &[0x0f, 0x01, 0xf9]),
+            (Found::Saved(5), &[0x0f, 0xae, 0x64, 0x24, 0x40]),
         ];
         for (what, code) in all {
             assert_eq!(Found::unpack(what.pack()), what);
