@@ -16,8 +16,9 @@ type Range = core::ops::Range<u64>;
 /// Tells which of these windows anything in `code` could be a direct branch into. All of them,
 /// which stand in order, are looked for at once.
 pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl FnMut(usize)) {
-    let [first, ..] = windows else { return };
-    let last = windows.last().unwrap_or(first);
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
+        return;
+    };
     let all = first.start..last.end;
     let looked = long_branches(code, &all, |target| {
         let into = windows.iter().position(|window| window.contains(&target));
@@ -38,6 +39,9 @@ pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl 
 
 /// Could anything in `code` be a direct branch to an address in `window`, which is of at most eight
 /// bytes?
+///
+/// # Panics
+/// If the window is longer.
 pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
     leads_into(code, &window) || guarded(|| i64::from(short_branch(code, &window))) != 0
 }
@@ -47,7 +51,10 @@ pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
 /// branch.
 fn leads_into(code: &Range, window: &Range) -> bool {
     const WIDTH_BITS: u32 = 3;
-    debug_assert!(window.end - window.start <= 1 << WIDTH_BITS);
+    assert!(
+        window.end - window.start <= 1 << WIDTH_BITS,
+        "a window is short"
+    );
     let mut at = code.start;
     loop {
         let blocks = (code.end - at).saturating_sub(3) / bulk::ROW;
