@@ -62,6 +62,8 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
         }
         let goes_on = match order {
             Order::Again | Order::Removed(_) => false,
+            // What siblings will ask for.
+            Order::Wait(_) if machine.digest_ahead() => false,
             Order::Wait(peer) => {
                 kernel.replica.env_mut().await_sibling(peer);
                 false
