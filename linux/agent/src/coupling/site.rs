@@ -158,8 +158,8 @@ impl Site {
     }
 
     /// From here on the stub that stands stops this replica when it has what is wanted. The jump to
-    /// it stays in. False if there is none, or if its code cannot be written: then it is to be taken
-    /// out.
+    /// it stays in. False if there is none, or if its code cannot be written: then it has to be
+    /// taken out.
     pub(crate) fn want(&mut self, wanted: &Wanted<'_>) -> bool {
         let Some(stub) = &self.stub else {
             return false;
