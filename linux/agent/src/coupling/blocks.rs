@@ -551,6 +551,25 @@ mod tests {
     }
 
     #[test]
+    fn the_host_is_asked_for_no_page_that_was_found() {
+        #[repr(C, align(4096))]
+        struct Page([u8; size(PAGE)]);
+        let page = Box::new(Page([3; size(PAGE)]));
+        let start = (&raw const *page) as u64;
+        let end = start + PAGE;
+        let memory = Memory::of(0);
+        memory.found.borrow_mut().add(Run { start, end });
+        memory.found.borrow_mut().is_whole = true;
+        let block = Block::containing(start / PAGE, 0);
+        let mut words = [0; size(PAGE) / 8];
+        assert_eq!(memory.words(block, &mut words), words.len());
+        assert!(words.iter().all(|word| *word == 0x0303_0303_0303_0303));
+        let around = Block::containing(start / PAGE, 3);
+        assert!(memory.digest(block) != 0 && memory.digest(around) != 0);
+        assert_eq!(memory.pagemap.get(), None);
+    }
+
+    #[test]
     fn each_digest_of_a_list_is_taken_once_and_in_order() {
         let mut known = Known::NOTHING;
         known.begin(&[3, 5, 9]);
