@@ -77,6 +77,12 @@ impl Interrupted {
         })
     }
 
+    /// Takes one more of the digests that siblings will ask for, now that there is time; false if
+    /// there is none left.
+    pub(crate) fn digest_ahead(&self) -> bool {
+        self.memory.digest_ahead()
+    }
+
     /// The extended state as words; what does not fit into a sheet stands for itself by a digest.
     fn vectors(&self, out: &mut [u64]) -> usize {
         let (words, _) = self.image.as_chunks::<8>();
@@ -126,9 +132,7 @@ impl Machine for Interrupted {
     }
 
     fn seal(&mut self, room: usize) -> Option<u64> {
-        let mut list = [0; rcoe_core::coupling::PAGES];
-        let count = self.memory.list(&mut list[..room])?;
-        Some(list_digest(&list[..count]))
+        self.memory.seal(room)
     }
 
     fn area(&self, area: u64, out: &mut [u64]) -> usize {
@@ -143,6 +147,13 @@ impl Machine for Interrupted {
         match area {
             VECTORS | EVERYTHING => None,
             _ => Block::of_area(area).part(at).map(Block::area),
+        }
+    }
+
+    fn content(&self, area: u64) -> Option<u64> {
+        match area {
+            VECTORS | EVERYTHING => None,
+            _ => Some(self.memory.digest(Block::of_area(area))),
         }
     }
 

@@ -197,12 +197,24 @@ impl Patch {
 }
 
 fn expect(at: u64, bytes: &[u8], otherwise: Unwritten) -> Result<(), Unwritten> {
-    for (address, byte) in (at..).zip(bytes) {
-        if guest::read::<u8>(address) != Ok(*byte) {
+    const PART: usize = 64;
+    for (address, part) in (at..).step_by(PART).zip(bytes.chunks(PART)) {
+        let mut found = [0; PART];
+        let found = &mut found[..part.len()];
+        if guest::copy_in(found, address).is_err() || found != part {
             return Err(otherwise);
         }
     }
     Ok(())
+}
+
+/// Writes code where anything can be written.
+///
+/// # Errors
+/// It is not there then.
+pub(crate) fn fill(at: u64, bytes: &[u8]) -> Result<(), Unwritten> {
+    guest::copy_out(at, bytes).map_err(|_| Unwritten::Unseen)?;
+    expect(at, bytes, Unwritten::Unseen)
 }
 
 /// Overwrites code.

@@ -14,7 +14,7 @@ use crate::coupling::patch::{self, Patch, Protection, Unwritten};
 use crate::coupling::place::Window;
 use crate::coupling::stub::{AREA, Data, Stop, Stub, Wanted};
 use crate::coupling::watch::Watch;
-use crate::memory::nearby::map_area;
+use crate::memory::nearby::{close_area, map_area, map_open_area};
 use crate::one_thread::OneThread;
 use crate::sys::{self, Errno};
 
@@ -144,29 +144,36 @@ impl Site {
         wanted: Option<&Wanted<'_>>,
     ) -> Result<(), Unplanted> {
         assert!(!self.is_planted(), "one place at a time");
-        let area = map_area(window.at, AREA).ok_or(Unplanted::NoRoom)?;
-        let planted = self.plant_at(area, window, wanted);
-        if planted.is_err() {
-            unmap(area);
+        let stub = match made(window, wanted, map_open_area, fill) {
+            // By a host that lets nothing be executed that could be written.
+            Err(Unplanted::Unwritten(_)) => made(window, wanted, map_area, write_closed)?,
+            made => made?,
+        };
+        let put_in = self.patch.put_in(window, stub.at, protection(window));
+        match put_in {
+            Ok(_) => self.stub = Some(stub),
+            Err(_) => unmap(stub.at),
         }
-        planted
+        put_in.map(drop).map_err(Unplanted::Unwritten)
     }
 
-    fn plant_at(
-        &mut self,
-        area: u64,
-        window: &Window,
-        wanted: Option<&Wanted<'_>>,
-    ) -> Result<(), Unplanted> {
+    /// From here on the stub that stands stops this replica when it has what is wanted. The jump to
+    /// it stays in. False if there is none, or if its code cannot be written: then it has to be
+    /// taken out.
+    pub(crate) fn want(&mut self, wanted: &Wanted<'_>) -> bool {
+        let Some(stub) = &self.stub else {
+            return false;
+        };
         let mut code = Code::new();
         let (to, _) = landing();
-        let stub = Stub::new(area, window, wanted, data(), to, &mut code);
-        let stub = stub.map_err(Unplanted::Refused)?;
-        patch::write(area, code.bytes(), CODE).map_err(Unplanted::Unwritten)?;
-        let put_in = self.patch.put_in(window, stub.at, protection(window));
-        put_in.map_err(Unplanted::Unwritten)?;
-        self.stub = Some(stub);
-        Ok(())
+        let new = Stub::new(stub.at, stub.window(), Some(wanted), data(), to, &mut code);
+        match new {
+            Ok(new) if write_closed(stub.at, code.bytes()).is_ok() => {
+                self.stub = Some(new);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Makes the code what it was.
@@ -267,6 +274,38 @@ impl Site {
         let stub = self.stub.as_ref().map(|stub| stub.window().at);
         stub.or_else(|| self.watch.as_ref().map(|watch| watch.at))
     }
+}
+
+/// Makes a stub in an area that is mapped and written in these ways.
+fn made(
+    window: &Window,
+    wanted: Option<&Wanted<'_>>,
+    map: fn(u64, u64) -> Option<u64>,
+    write: fn(u64, &[u8]) -> Result<(), Unwritten>,
+) -> Result<Stub, Unplanted> {
+    let area = map(window.at, AREA).ok_or(Unplanted::NoRoom)?;
+    let mut code = Code::new();
+    let (to, _) = landing();
+    let stub = Stub::new(area, window, wanted, data(), to, &mut code);
+    let stub = stub.map_err(Unplanted::Refused).and_then(|stub| {
+        let written = write(area, code.bytes());
+        written.map(|()| stub).map_err(Unplanted::Unwritten)
+    });
+    if stub.is_err() {
+        unmap(area);
+    }
+    stub
+}
+
+/// Writes the code of a stub into an area that can be written, and is executed from then on.
+fn fill(area: u64, bytes: &[u8]) -> Result<(), Unwritten> {
+    patch::fill(area, bytes)?;
+    close_area(area, AREA).map_err(Unwritten::Refused)
+}
+
+/// The same where it can be executed already.
+fn write_closed(area: u64, bytes: &[u8]) -> Result<(), Unwritten> {
+    patch::write(area, bytes, CODE).map(drop)
 }
 
 fn unmap(area: u64) {

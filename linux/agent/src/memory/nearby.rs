@@ -16,6 +16,24 @@ pub(crate) const REACH: u64 = 0x7fff_0000;
 
 /// Maps an area for stubs within reach of `site`, below it if possible.
 pub(crate) fn map_area(site: u64, bytes: u64) -> Option<u64> {
+    map_as(site, bytes, PROT_READ | PROT_EXEC)
+}
+
+/// The same for one that is written first, and [closed](close_area) before it is executed.
+pub(crate) fn map_open_area(site: u64, bytes: u64) -> Option<u64> {
+    map_as(site, bytes, PROT_READ | PROT_WRITE)
+}
+
+/// From here on an area is executed, and written no more.
+///
+/// # Errors
+/// The host lets nothing be executed that could be written.
+pub(crate) fn close_area(area: u64, bytes: u64) -> Result<(), sys::Errno> {
+    // SAFETY: an area for stubs, in which nobody is.
+    unsafe { sys::mprotect(area, bytes, PROT_READ | PROT_EXEC) }
+}
+
+fn map_as(site: u64, bytes: u64, protection: u32) -> Option<u64> {
     const STEP: u64 = 1 << 20;
     const TRIES: u64 = 1024;
     let base = page_down(site);
@@ -24,7 +42,7 @@ pub(crate) fn map_area(site: u64, bytes: u64) -> Option<u64> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     for hint in below.chain(above).filter(|hint| *hint >= STEP) {
         // SAFETY: a new mapping; it replaces nothing.
-        match unsafe { sys::mmap(hint, bytes, PROT_READ | PROT_EXEC, flags, -1, 0) } {
+        match unsafe { sys::mmap(hint, bytes, protection, flags, -1, 0) } {
             Ok(start) if start == hint => return Some(start),
             Ok(other) => {
                 // SAFETY: mapped just now: a kernel that took the address for a hint only.

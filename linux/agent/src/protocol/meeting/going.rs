@@ -21,8 +21,8 @@ use crate::arch::frames::{SigInfo, UContext};
 use crate::coupling::counter;
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::site::Spot;
-use crate::coupling::state::layout;
-use crate::coupling::stub::Wanted;
+use crate::coupling::state::{General, layout};
+use crate::coupling::stub::{Place, WORDS, Wanted};
 use crate::kernel::{Kernel, count};
 use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::reading::Reading;
@@ -62,6 +62,8 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
         }
         let goes_on = match order {
             Order::Again | Order::Removed(_) => false,
+            // What siblings will ask for.
+            Order::Wait(_) if machine.digest_ahead() => false,
             Order::Wait(peer) => {
                 kernel.replica.env_mut().await_sibling(peer);
                 false
@@ -224,22 +226,44 @@ impl Meeting {
     }
 }
 
+/// The target's state, as far as a stub compares it.
+pub(super) struct Sought {
+    general: General,
+    words: [(Place, u64); WORDS],
+    count: usize,
+}
+
+impl Sought {
+    pub(super) fn of(meeting: &Meeting) -> Self {
+        let stub = meeting.coupler.stub();
+        let (words, count) = places_of(stub, layout());
+        Self {
+            general: general_of(stub),
+            words,
+            count,
+        }
+    }
+
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            general: &self.general,
+            words: &self.words[..self.count],
+        }
+    }
+}
+
 /// Makes the target's place one at which this replica is stopped; it stays as it is if the code
 /// cannot be patched, and runs for its time then.
 pub(super) fn plant(kernel: &mut Kernel) {
     let meeting = &kernel.replica.env_mut().meeting;
     let at = meeting.coupler.target().ip;
-    let wanted = general_of(meeting.coupler.stub());
-    let (places, count) = places_of(meeting.coupler.stub(), layout());
+    let sought = Sought::of(meeting);
     let Some(spot) = spots::at(kernel, at) else {
         return;
     };
-    let wanted = Wanted {
-        general: &wanted,
-        words: &places[..count],
-    };
     let meeting = &mut kernel.replica.env_mut().meeting;
-    let wanted = (!meeting.visits.are_on()).then_some(&wanted);
+    let wanted = &sought.wanted();
+    let wanted = (!meeting.visits.are_on()).then_some(wanted);
     if !meeting.site.is_planted() {
         // Refused: it runs for its time, and is ahead then.
         let _ = meeting.plant(&spot, wanted);

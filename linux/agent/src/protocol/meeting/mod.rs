@@ -435,7 +435,7 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
     meeting.count_from_here(now);
     match meeting.doing {
         Doing::Placing { until } => {
-            if !is_in_vain(until) || !uproot(kernel, context) {
+            if !placing::is_in_vain(until) || !uproot(kernel, context) {
                 return Outcome::GoOn;
             }
             placing::stop(kernel);
@@ -474,11 +474,6 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
         Doing::Nothing => {}
     }
     drive(kernel, context)
-}
-
-/// This replica is on the way to a place: has that taken too long?
-fn is_in_vain(until: Option<u64>) -> bool {
-    until.is_some_and(|until| cpu_now() >= until)
 }
 
 /// This replica goes to a target: is it known to be beyond it, or so near that it needs the stub?

@@ -6,6 +6,9 @@
 //! rare ([`crate::coupling::loops`]). If it does not come there soon it takes the last place that
 //! it has found, and otherwise the next one.
 //!
+//! The others wait meanwhile, and have to go that way as well. So it is given up the sooner the
+//! nearer they are: who is near finds a state in a tight loop soon enough.
+//!
 //! Contract: what is not certain is given up after [`FAR_NS`], and once more on the way back.
 
 use rcoe_core::coupling::Stamp;
@@ -21,15 +24,18 @@ use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 /// Instructions that are made one by one to a place where the code can be patched.
 const STEPS: u32 = 20_000;
-/// The longest way out of a loop, in ns of CPU time.
+/// The longest way out of a loop, in ns of CPU time; and if nobody is behind.
 const FAR_NS: u64 = 4_000_000;
+const SHORT_NS: u64 = 1_500_000;
 /// Visits that are so far apart cost little.
 pub(super) const RARE_NS: u64 = 10_000;
 /// Loops that are left one after the other.
 const LEVELS: u8 = 4;
-/// A way that was taken so many times in vain is not taken again before so many other attempts.
+/// A way that was taken so many times in vain is not taken again before so many other attempts, or
+/// fewer with ticks: there an attempt of many phases is a verdict, and a tight loop takes more.
 const VAIN: u8 = 2;
-const PAUSE: u8 = 8;
+const PAUSE: u8 = 32;
+const PAUSE_OF_TICKS: u8 = 8;
 
 /// How far the owner is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,12 +123,12 @@ impl Outward {
     }
 
     /// Is this a place to which it had better not go now?
-    fn avoids(&mut self, at: u64) -> bool {
+    fn avoids(&mut self, at: u64, pause: u8) -> bool {
         if self.vain != Some(at) || self.misses < VAIN {
             return false;
         }
         self.misses += 1;
-        if self.misses >= VAIN + PAUSE {
+        if self.misses >= VAIN + pause {
             self.vain = None;
         }
         true
@@ -158,8 +164,12 @@ fn far(kernel: &mut Kernel, rip: u64) -> Option<Spot> {
         Stage::Next => None,
     };
     let spot = spot.filter(|spot| spot.at() != rip)?;
-    let outward = &mut kernel.replica.env_mut().meeting.outward;
-    let goes = stage == Stage::Back || !outward.avoids(spot.at());
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let pause = match meeting.has_ticks() {
+        true => PAUSE_OF_TICKS,
+        false => PAUSE,
+    };
+    let goes = stage == Stage::Back || !meeting.outward.avoids(spot.at(), pause);
     goes.then_some(spot)
 }
 
@@ -171,16 +181,41 @@ fn leave(kernel: &mut Kernel, context: &mut UContext, spot: &Spot) -> bool {
         return go_to_next(kernel, context);
     }
     meeting.resume(context);
+    let far = match meeting.has_ticks() {
+        true => FAR_NS,
+        false => way(meeting.coupler.lag()),
+    };
     let now = cpu_now();
     let outward = &mut meeting.outward;
     (outward.since, outward.going_to) = (now, spot.at());
     outward.levels += 1;
     let begins = outward.until == 0 || outward.stage == Stage::Back;
-    outward.until = if begins { now + FAR_NS } else { outward.until };
+    outward.until = if begins { now + far } else { outward.until };
     let until = outward.until;
     meeting.doing = Doing::Placing { until: Some(until) };
-    look_after(until.saturating_sub(now).max(LOOK_NS));
+    look_at(until, now);
     true
+}
+
+/// How long the way out may be if the last one is so far behind, in ns.
+const fn way(lag: u64) -> u64 {
+    let way = SHORT_NS.saturating_add(lag);
+    if way < FAR_NS { way } else { FAR_NS }
+}
+
+/// This replica is looked after when it should have come, which it has not at this time.
+fn look_at(until: u64, now: u64) {
+    look_after(until.saturating_sub(now).max(LOOK_NS / 4));
+}
+
+/// It was interrupted on its way to a place, up to this CPU time: has that taken too long? It is
+/// looked after once more if not. The host's timer and CPU time are two clocks.
+pub(super) fn is_in_vain(until: Option<u64>) -> bool {
+    let (now, until) = (cpu_now(), until.unwrap_or(u64::MAX));
+    if now < until && until != u64::MAX {
+        look_at(until, now);
+    }
+    now >= until
 }
 
 /// Goes to the next place.
@@ -256,16 +291,23 @@ mod tests {
     }
 
     #[test]
+    fn the_way_out_is_the_shorter_the_nearer_the_others_are() {
+        assert_eq!(way(0), SHORT_NS);
+        assert_eq!(way(100_000), SHORT_NS + 100_000);
+        assert_eq!([FAR_NS, u64::MAX].map(way), [FAR_NS; 2]);
+    }
+
+    #[test]
     fn what_was_tried_in_vain_is_left_out_for_a_while() {
         let mut outward = going(7, 100);
         outward.has_not_come();
-        assert!(!outward.avoids(7), "it is tried once more");
+        assert!(!outward.avoids(7, PAUSE), "it is tried once more");
         outward.has_not_come();
-        let avoided = (0..=PAUSE).map(|_| outward.avoids(7));
+        let avoided = (0..=PAUSE).map(|_| outward.avoids(7, PAUSE));
         let avoided = avoided.collect::<Vec<_>>();
         assert_eq!(avoided.iter().filter(|&&it| it).count(), usize::from(PAUSE));
-        assert!(!outward.avoids(7));
+        assert!(!outward.avoids(7, PAUSE));
         outward.has_not_come();
-        assert!(!outward.avoids(9), "another one");
+        assert!(!outward.avoids(9, PAUSE), "another one");
     }
 }

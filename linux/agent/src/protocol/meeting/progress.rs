@@ -10,6 +10,7 @@
 //! it.
 
 use crate::coupling::counter;
+use crate::coupling::stub::Wanted;
 use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 /// So long after a point, in CPU time, it is known at which time each call was.
@@ -89,6 +90,24 @@ impl Meeting {
     /// How much of the CPU time since a stub was planted is not to count as progress.
     pub(super) fn toll(&self, now: u64) -> u64 {
         self.site.toll(now.saturating_sub(self.planted))
+    }
+
+    /// From here on the stub that stands stops this replica at what is wanted, and not at each
+    /// visit. False if that cannot be, and it is to be taken out.
+    pub(super) fn want(&mut self, wanted: &Wanted<'_>) -> bool {
+        let began = cpu_now();
+        let toll = self.toll(began);
+        counter::add_visits(self.site.visits());
+        if !self.site.want(wanted) {
+            return false;
+        }
+        self.planted = began;
+        self.leave_out(toll);
+        if let Doing::Running { since, .. } = &mut self.doing {
+            *since = since.saturating_add(toll);
+        }
+        self.stood_still(began);
+        true
     }
 
     /// Takes the stub out, and that time from what counts.

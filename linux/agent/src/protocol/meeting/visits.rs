@@ -14,7 +14,7 @@ use crate::arch::frames::UContext;
 use crate::coupling::machine::general_of;
 use crate::coupling::state::General;
 use crate::kernel::Kernel;
-use crate::protocol::meeting::going::{drive, plant};
+use crate::protocol::meeting::going::{Sought, drive, plant};
 use crate::protocol::meeting::hints::does_without;
 use crate::protocol::meeting::placing::RARE_NS;
 use crate::protocol::meeting::{Doing, Meeting, Outcome, cpu_now};
@@ -123,23 +123,35 @@ pub(super) fn visited(kernel: &mut Kernel, context: &mut UContext) -> Option<Out
     let worked = meeting.worked(clock);
     let most = worked.max(meeting.coupler.target().progress);
     let way = meeting.visits.way(&target, most);
-    meeting.take_out();
     if let Some(way) = way {
-        let worked = meeting.worked(clock);
         meeting.learn(way, now, worked);
         if way < 0 {
+            meeting.take_out();
             meeting.ran(Stop::Overran, now);
             return Some(drive(kernel, context));
         }
     }
-    let began = cpu_now();
-    plant(kernel);
+    search(kernel, context);
+    Some(Outcome::GoOn)
+}
+
+/// This replica goes on from a visit, and is stopped at the target's state only.
+fn search(kernel: &mut Kernel, context: &mut UContext) {
     let meeting = &mut kernel.replica.env_mut().meeting;
+    let sought = Sought::of(meeting);
+    match meeting.want(&sought.wanted()) {
+        true => meeting.search_from_here(),
+        false => {
+            meeting.take_out();
+            let began = cpu_now();
+            plant(kernel);
+            kernel.replica.env_mut().meeting.stood_still(began);
+        }
+    }
+    let meeting = &kernel.replica.env().meeting;
     if meeting.site.is_planted() {
         meeting.pass(context);
     }
-    meeting.stood_still(began);
-    Some(Outcome::GoOn)
 }
 
 #[cfg(test)]
