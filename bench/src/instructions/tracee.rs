@@ -24,6 +24,7 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rcoe_faultlab::points::symbols::agent_image;
 
 use super::profile::address_of;
 
@@ -125,8 +126,7 @@ impl Tracee {
 
     /// The image that this process executes.
     pub(super) fn image(&self) -> Result<Vec<u8>> {
-        let path = format!("/proc/{}/exe", self.pid);
-        fs::read(&path).with_context(|| format!("cannot read {path}"))
+        agent_image(self.pid.as_raw())
     }
 
     /// Steps on until it waits for others or reaches `mark`; there a sample ends.
