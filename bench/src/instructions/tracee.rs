@@ -124,9 +124,13 @@ impl Tracee {
         &self.visits[1]
     }
 
-    /// The image that this process executes.
+    /// The image that this process executes: the agent's, where it has one.
     pub(super) fn image(&self) -> Result<Vec<u8>> {
-        agent_image(self.pid.as_raw())
+        if let Some(agent) = agent_image(self.pid.as_raw())? {
+            return Ok(agent);
+        }
+        let path = format!("/proc/{}/exe", self.pid);
+        fs::read(&path).with_context(|| format!("cannot read {path}"))
     }
 
     /// Steps on until it waits for others or reaches `mark`; there a sample ends.

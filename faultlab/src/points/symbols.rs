@@ -27,7 +27,7 @@ pub struct Places {
 ///
 /// If the process is gone, or the image has no such symbols.
 pub fn places(pid: i32) -> Result<Places> {
-    let image = agent_image(pid)?;
+    let image = agent_image(pid)?.context("it has no agent")?;
     let find =
         |name: &str| address(&image, name).with_context(|| format!("no {name} in the agent"));
     Ok(Places {
@@ -36,21 +36,21 @@ pub fn places(pid: i32) -> Result<Places> {
     })
 }
 
-/// The agent's image, from the file of which this replica has mapped it.
+/// The agent's image, from the file of which this process has mapped it; `None` if it has no agent.
 ///
 /// # Errors
 ///
-/// If the process is gone, has no agent, or the file cannot be read.
-pub fn agent_image(pid: i32) -> Result<Vec<u8>> {
+/// If the process is gone, or the file cannot be read.
+pub fn agent_image(pid: i32) -> Result<Option<Vec<u8>>> {
     let path = format!("/proc/{pid}/maps");
     let maps = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let begin = format!("{AGENT_TEXT:x}-");
-    let line = maps.lines().find(|line| line.starts_with(&begin));
-    let place = line.and_then(|line| {
-        let offset = line.split_ascii_whitespace().nth(2)?;
-        let file = &line[line.find('/')?..];
-        Some((usize::from_str_radix(offset, 16).ok()?, file))
-    });
+    let Some(line) = maps.lines().find(|line| line.starts_with(&begin)) else {
+        return Ok(None);
+    };
+    let offset = line.split_ascii_whitespace().nth(2);
+    let offset = offset.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+    let place = offset.zip(line.find('/').map(|at| &line[at..]));
     let (offset, file) = place.with_context(|| format!("no agent in {path}"))?;
     let all = std::fs::read(file).with_context(|| format!("cannot read {file}"))?;
     let image = all.get(offset..);
@@ -59,9 +59,8 @@ pub fn agent_image(pid: i32) -> Result<Vec<u8>> {
         let sections = image.get(60..62)?.try_into().ok()?;
         image.get(..word(image, 40)? + usize::from(u16::from_le_bytes(sections)) * 64)
     });
-    Ok(whole
-        .with_context(|| format!("no agent in {file}"))?
-        .to_vec())
+    let whole = whole.with_context(|| format!("no agent in {file}"))?;
+    Ok(Some(whole.to_vec()))
 }
 
 fn word(image: &[u8], at: usize) -> Option<usize> {
