@@ -22,7 +22,7 @@ pub fn symbol(program: &str, name: &str) -> u64 {
 /// If there is no such symbol, or more than one.
 #[must_use]
 pub fn of_agent(pid: u32, part: &str) -> (u64, u64) {
-    let mut lines = symbols(&format!("/proc/{pid}/exe"), &["--print-size"]);
+    let mut lines = symbols_of_agent(pid, &["--print-size"]);
     lines.retain(|line| line.contains(part));
     assert_eq!(lines.len(), 1, "{part}: {lines:?}");
     let mut words = lines[0].split(' ');
@@ -36,11 +36,31 @@ pub fn of_agent(pid: u32, part: &str) -> (u64, u64) {
 /// If its file cannot be read.
 #[must_use]
 pub fn statics_of_agent(pid: u32) -> Vec<(String, u64)> {
-    let lines = symbols(&format!("/proc/{pid}/exe"), &[]);
+    let lines = symbols_of_agent(pid, &[]);
     let parts = lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
     let written = parts.filter(|words| matches!(words[..], [_, "b" | "B" | "d" | "D", _]));
     let named = written.map(|words| (words[2].to_owned(), hex(words.first().copied())));
     named.collect()
+}
+
+/// The agent's, whose image is part of the file of which a replica has mapped it: its section list
+/// ends it.
+fn symbols_of_agent(pid: u32, options: &[&str]) -> Vec<String> {
+    let maps = read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let line = maps.lines().find(|line| line.starts_with("6f0000020000-"));
+    let line = line.expect("the agent");
+    let offset = hex(line.split_ascii_whitespace().nth(2));
+    let file = &line[line.find('/').expect("of a file")..];
+    let all = std::fs::read(file).expect("the executable of rcoe");
+    let image = &all[usize::try_from(offset).expect("an offset")..];
+    let number = |from: usize, len: usize| {
+        let bytes = image[from..from + len].iter().rev();
+        bytes.fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+    };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let end = number(40, 8) + number(60, 2) * 64;
+    std::fs::write(file.path(), &image[..end]).expect("room");
+    symbols(file.path().to_str().expect("a name"), options)
 }
 
 fn symbols(program: &str, options: &[&str]) -> Vec<String> {
@@ -96,6 +116,9 @@ pub fn peek(pid: u32, address: u64) -> u64 {
 pub fn poke(pid: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
     memory(pid)?.write_all_at(bytes, address)
 }
+
+/// How the line of `maps` with the agent's code begins: the linker aligns it.
+pub const AGENT_CODE: &str = "6f0000040000-";
 
 /// Start and end of the first line of `maps` that holds all of `words`.
 ///

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use rcoe_tests::launch::{Ended, signal};
-use rcoe_tests::memory::{area, find, of_agent, peek, poke, statics_of_agent, symbol};
+use rcoe_tests::memory::{AGENT_CODE, area, find, of_agent, peek, poke, statics_of_agent, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -117,7 +117,7 @@ fn memory_of_every_kind_is_repaired_in_every_replica() {
     let (group, program) = start(&scene, LINES);
     let pid = group.replicas[0];
     let heap = peek(pid, symbol(&program, "heap"));
-    let (_, agent) = area(pid, &["r-xp", "rcoe-agent"]);
+    let (_, agent) = area(pid, &["r-xp", AGENT_CODE]);
     let places = [
         symbol(&program, "data"),
         symbol(&program, "constant") + 4096,

@@ -2,7 +2,7 @@
 //! while the program goes on.
 
 use rcoe_tests::launch::{Ended, signal};
-use rcoe_tests::memory::{area, peek, poke, symbol};
+use rcoe_tests::memory::{AGENT_CODE, area, peek, poke, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -93,7 +93,7 @@ fn finish(group: Group, scene: &Scene) -> (String, Value) {
 fn private_and_shared_memory_is_repaired_in_every_process() {
     let scene = Scene::new();
     let (group, program) = start(&scene, &["-n", "3", "--scrub", "256"]);
-    let (_, agent) = area(group.replicas[0], &["r-xp", "rcoe-agent"]);
+    let (_, agent) = area(group.replicas[0], &["r-xp", AGENT_CODE]);
     let private = [
         symbol(&program, "unused"),
         symbol(&program, "constant") + 4096,

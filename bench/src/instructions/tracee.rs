@@ -24,6 +24,7 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rcoe_faultlab::points::symbols::agent_image;
 
 use super::profile::address_of;
 
@@ -123,8 +124,11 @@ impl Tracee {
         &self.visits[1]
     }
 
-    /// The image that this process executes.
+    /// The image that this process executes: the agent's, where it has one.
     pub(super) fn image(&self) -> Result<Vec<u8>> {
+        if let Some(agent) = agent_image(self.pid.as_raw())? {
+            return Ok(agent);
+        }
         let path = format!("/proc/{}/exe", self.pid);
         fs::read(&path).with_context(|| format!("cannot read {path}"))
     }

@@ -1,9 +1,10 @@
 //! Where the agent has what the observer looks for: symbols of the image that a replica executes.
 //!
-//! The agent is linked to fixed addresses, and a replica's `/proc/PID/exe` is its image, symbols
-//! included.
+//! The agent is linked to fixed addresses, and mapped from the executable of rcoe, which holds its
+//! image, symbols included.
 
 use anyhow::{Context, Result};
+use rcoe_linux_abi::AGENT_TEXT;
 
 /// Address of the agent's entry at a point. All registers there are the program's, but for the
 /// instruction pointer, which has been put away.
@@ -26,13 +27,40 @@ pub struct Places {
 ///
 /// If the process is gone, or the image has no such symbols.
 pub fn places(pid: i32) -> Result<Places> {
-    let path = format!("/proc/{pid}/exe");
-    let image = std::fs::read(&path).with_context(|| format!("cannot read {path}"))?;
-    let find = |name: &str| address(&image, name).with_context(|| format!("no {name} in {path}"));
+    let image = agent_image(pid)?.context("it has no agent")?;
+    let find =
+        |name: &str| address(&image, name).with_context(|| format!("no {name} in the agent"));
     Ok(Places {
         entry: find(ENTRY)?,
         pointer: find(POINTER)?,
     })
+}
+
+/// The agent's image, from the file of which this process has mapped it; `None` if it has no agent.
+///
+/// # Errors
+///
+/// If the process is gone, or the file cannot be read.
+pub fn agent_image(pid: i32) -> Result<Option<Vec<u8>>> {
+    let path = format!("/proc/{pid}/maps");
+    let maps = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let begin = format!("{AGENT_TEXT:x}-");
+    let Some(line) = maps.lines().find(|line| line.starts_with(&begin)) else {
+        return Ok(None);
+    };
+    let offset = line.split_ascii_whitespace().nth(2);
+    let offset = offset.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+    let place = offset.zip(line.find('/').map(|at| &line[at..]));
+    let (offset, file) = place.with_context(|| format!("no agent in {path}"))?;
+    let all = std::fs::read(file).with_context(|| format!("cannot read {file}"))?;
+    let image = all.get(offset..);
+    // The list of its sections ends it.
+    let whole = image.and_then(|image| {
+        let sections = image.get(60..62)?.try_into().ok()?;
+        image.get(..word(image, 40)? + usize::from(u16::from_le_bytes(sections)) * 64)
+    });
+    let whole = whole.with_context(|| format!("no agent in {file}"))?;
+    Ok(Some(whole.to_vec()))
 }
 
 fn word(image: &[u8], at: usize) -> Option<usize> {

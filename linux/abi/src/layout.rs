@@ -23,6 +23,8 @@ pub const MAX_REPLICAS: usize = 8;
 
 /// First address of the window that belongs to the agent. The host's vDSO is moved there.
 pub const AGENT_BASE: usize = 0x6f00_0000_0000;
+/// Where the page is executed that maps the agent; gone when the agent runs.
+pub const AGENT_BOOTSTRAP: usize = AGENT_BASE;
 /// Where the agent image is linked.
 pub const AGENT_TEXT: usize = AGENT_BASE + 0x2_0000;
 /// First address past the agent's window.

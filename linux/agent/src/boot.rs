@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{AGENT_TEXT, Control, GATE_CLOSED, Phase};
+use rcoe_linux_abi::{AGENT_BOOTSTRAP, AGENT_TEXT, Control, GATE_CLOSED, PAGE, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
@@ -40,6 +40,8 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
         AGENT_TEXT as u64,
         "the agent is linked at its place"
     );
+    // SAFETY: what has mapped this image is executed no more.
+    unsafe { sys::munmap(AGENT_BOOTSTRAP as u64, PAGE) }.expect("it was executed just now");
     // SAFETY: forwarded from the caller.
     let stack = unsafe { InitialStack::new(initial_stack) };
     regions::map(stack.descriptors());

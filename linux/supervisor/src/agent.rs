@@ -1,16 +1,50 @@
 //! The agent's executable, carried inside this one.
 
-use std::os::fd::OwnedFd;
-
-use rcoe_linux_sys::host::image_from_bytes;
+use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::endian::LittleEndian;
+use object::read::elf::{FileHeader, ProgramHeader};
+use rcoe_linux_abi::{AGENT_BOOTSTRAP, PAGE};
+use rcoe_linux_sys::host::{Image, Paged, Part};
 
 use crate::error::{Doing, RunError};
 
-static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rcoe-agent"));
+static AGENT: &Paged<[u8]> = &Paged(*include_bytes!(concat!(env!("OUT_DIR"), "/rcoe-agent")));
 
-/// Puts the agent where it can be executed.
-pub(crate) fn image() -> Result<OwnedFd, RunError> {
-    image_from_bytes(c"rcoe-agent", AGENT).doing("unpacking the agent")
+/// What can be executed to become the agent.
+pub(crate) fn image() -> Result<Image, RunError> {
+    let plan = plan().expect("the linker has made it");
+    let parts = (&plan.0[..], plan.1);
+    Image::within(c"rcoe-agent", AGENT, parts, AGENT_BOOTSTRAP as u64)
+        .doing("finding the agent in the executable of rcoe")
+}
+
+/// How the agent lies in memory, and where it is entered.
+fn plan() -> object::Result<(Vec<Part>, u64)> {
+    let header = FileHeader64::<LittleEndian>::parse(&AGENT.0)?;
+    let endian = header.endian()?;
+    let mut parts = Vec::new();
+    for segment in header.program_headers(endian, &AGENT.0)? {
+        if segment.p_type(endian) != PT_LOAD {
+            continue;
+        }
+        let may = |flag| segment.p_flags(endian).contains(flag);
+        let (start, offset) = (segment.p_vaddr(endian), segment.p_offset(endian));
+        let within = start % PAGE;
+        let stored = (start + segment.p_filesz(endian)).next_multiple_of(PAGE);
+        let end = (start + segment.p_memsz(endian)).next_multiple_of(PAGE);
+        let part = |from: u64, to: u64, offset| Part {
+            address: from,
+            len: to - from,
+            writable: may(PF_W),
+            executable: may(PF_X),
+            offset,
+        };
+        parts.push(part(start - within, stored, Some(offset - within)));
+        if end > stored {
+            parts.push(part(stored, end, None));
+        }
+    }
+    Ok((parts, header.e_entry(endian)))
 }
 
 #[cfg(test)]
@@ -18,7 +52,10 @@ mod tests {
     use std::collections::BTreeSet;
     use std::process::Command;
 
-    use super::AGENT;
+    use object::elf::SHT_NOBITS;
+    use object::read::elf::SectionHeader;
+
+    use super::*;
 
     /// All that may touch the extended state: what keeps and loads it for the program, what clears
     /// vector registers after the host's code, and loops over many bytes, whose callers keep them.
@@ -36,6 +73,22 @@ mod tests {
         "rcoe_save_extended",
         "rcoe_vdso_entry",
     ];
+
+    #[test]
+    fn what_begins_as_zero_has_pages_of_its_own() {
+        let (parts, entry) = plan().unwrap();
+        let zero = parts.iter().find(|part| part.offset.is_none()).unwrap();
+        assert!(zero.writable && !zero.executable);
+        let holds = |part: &Part| (part.address..part.address + part.len).contains(&entry);
+        let code = parts.iter().find(|part| holds(part)).unwrap();
+        assert!(code.executable && !code.writable);
+        let header = FileHeader64::<LittleEndian>::parse(&AGENT.0).unwrap();
+        let sections = header.sections(LittleEndian, &AGENT.0).unwrap();
+        let mut empty = sections
+            .iter()
+            .filter(|it| it.sh_type(LittleEndian) == SHT_NOBITS);
+        assert!(empty.all(|it| it.sh_addr(LittleEndian) >= zero.address));
+    }
 
     /// Does an instruction, as it is listed, have to do with vectors, floating point or how both
     /// are computed?
@@ -67,7 +120,7 @@ mod tests {
     #[test]
     fn the_extended_state_is_the_programs_wherever_the_agent_works() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), AGENT).expect("room");
+        std::fs::write(file.path(), &AGENT.0).expect("room");
         let listing = Command::new("objdump")
             .args(["--disassemble", "--no-show-raw-insn"])
             .arg(file.path())

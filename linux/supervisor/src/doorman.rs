@@ -24,7 +24,8 @@ struct Shared {
 
 impl Shared {
     fn listen(&self) {
-        let mut seen = self.bell.value();
+        // Replicas may have called before this thread came.
+        let mut seen = 0;
         while !self.over.load(SeqCst) {
             self.bell.wait(seen);
             let now = self.bell.value();
@@ -62,6 +63,13 @@ impl Doorman {
         })
     }
 
+    /// Has it end soon; nobody is heard any more.
+    pub(crate) fn dismiss(&self) {
+        if !self.shared.over.swap(true, SeqCst) {
+            self.shared.bell.ring();
+        }
+    }
+
     /// Takes all calls so far.
     pub(crate) fn hear(&self) {
         // There may have been none.
@@ -77,8 +85,7 @@ impl AsFd for Doorman {
 
 impl Drop for Doorman {
     fn drop(&mut self) {
-        self.shared.over.store(true, SeqCst);
-        self.shared.bell.ring();
+        self.dismiss();
         if let Some(thread) = self.thread.take() {
             // It has no way to panic that matters now.
             let _ = thread.join();

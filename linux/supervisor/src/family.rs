@@ -43,7 +43,7 @@ struct Newborn {
 /// All processes of the program, by group number.
 #[derive(Debug)]
 pub(crate) struct Family {
-    pub(crate) teams: Vec<Option<Team>>,
+    pub(crate) teams: Vec<Option<Box<Team>>>,
     /// Counters of processes that are gone.
     pub(crate) past: Past,
     /// The same counters by replica.
@@ -67,7 +67,7 @@ impl Family {
         teams.resize_with(root.memory.groups(), || None);
         let mut deputies = Vec::new();
         deputies.resize_with(GROUPS, || None);
-        teams[0] = Some(root);
+        teams[0] = Some(Box::new(root));
         Self {
             teams,
             past: Past::default(),
@@ -314,7 +314,7 @@ impl Family {
                 EINVAL
             };
         }
-        self.teams[group] = Some(team);
+        self.teams[group] = Some(Box::new(team));
         i64::try_from(group).unwrap_or(EAGAIN)
     }
 

@@ -1,7 +1,6 @@
 //! The processes of one group: their birth, what the kernel says of them, and their end.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
@@ -68,7 +67,7 @@ impl Group {
         ];
         args.extend(settings.program.argv.iter().cloned());
         let starter = Starter {
-            image: image.as_fd(),
+            image: &image,
             args,
             keep: memory.descriptors(),
             inherited,

@@ -129,7 +129,7 @@ impl Notifier {
         let mut all = true;
         for (team, mark) in family.teams.iter().zip(&mut self.marks) {
             let running = |team: &&Team| team.state == State::Living && !team.is_stopped();
-            let Some(team) = team.as_ref().filter(running) else {
+            let Some(team) = team.as_deref().filter(running) else {
                 *mark = None;
                 continue;
             };

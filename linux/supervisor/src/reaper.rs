@@ -63,7 +63,7 @@ impl Reaper {
     }
 
     /// Takes in all that the kernel has to say.
-    pub(crate) fn reap(&mut self, teams: &mut [Option<Team>]) -> Result<(), RunError> {
+    pub(crate) fn reap(&mut self, teams: &mut [Option<Box<Team>>]) -> Result<(), RunError> {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
         loop {
             // A child that has just told its number must be known before its death is heard of.
@@ -118,7 +118,7 @@ impl Reaper {
 
     /// What replicas say of the processes that they have made for a child: the primary of the first
     /// replica of a new group, the others of twins.
-    fn learn_births(&mut self, teams: &mut [Option<Team>]) {
+    fn learn_births(&mut self, teams: &mut [Option<Box<Team>>]) {
         let mut firsts = Vec::new();
         for team in teams.iter().flatten() {
             for index in team.members() {
@@ -149,7 +149,7 @@ impl Reaper {
     /// Kills and reaps every process of the run, also those that never said who they were. First
     /// all stand still: the end of one closes its pipes, and another that reads the end of its
     /// input there would go on and write what follows from half of it.
-    pub(crate) fn end(&mut self, teams: &mut [Option<Team>]) {
+    pub(crate) fn end(&mut self, teams: &mut [Option<Box<Team>>]) {
         for team in teams.iter_mut().flatten() {
             team.group.learn(&team.memory);
             team.group.pause();
@@ -188,14 +188,14 @@ impl Reaper {
 }
 
 /// Tells the groups of stops that are no business of the debugger's.
-pub(crate) fn tell_stops(teams: &mut [Option<Team>], stops: Vec<(u32, WaitStatus)>) {
+pub(crate) fn tell_stops(teams: &mut [Option<Box<Team>>], stops: Vec<(u32, WaitStatus)>) {
     for (pid, status) in stops {
         is_of(teams, pid, status);
     }
 }
 
 /// Tells the group that a process belongs to what has become of it; false if it is of none.
-fn is_of(teams: &mut [Option<Team>], pid: u32, status: WaitStatus) -> bool {
+fn is_of(teams: &mut [Option<Box<Team>>], pid: u32, status: WaitStatus) -> bool {
     let mut all = teams.iter_mut().flatten();
     all.any(|team| team.note(pid, status))
 }

@@ -388,7 +388,7 @@ fn is_late(attempt: &Attempt) -> Next {
 
 /// The processes that share memory.
 fn sharers(family: &Family) -> impl Iterator<Item = &Team> {
-    let teams = family.teams.iter().flatten();
+    let teams = family.teams.iter().flatten().map(Box::as_ref);
     teams.filter(|team| team.state == State::Living && team.shares())
 }
 
@@ -427,7 +427,7 @@ fn unchanged(family: &Family, page: u64, digests: &[u64]) -> Option<usize> {
 
 fn same(family: &mut Family, group: usize, serial: u32) -> Option<&mut Team> {
     family.teams[group]
-        .as_mut()
+        .as_deref_mut()
         .filter(|team| team.serial == serial && team.state == State::Living)
 }
 

@@ -123,20 +123,24 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     memory.set(|control| &control.pid, pid);
     let signals = SignalFd::all().doing("collecting signals")?;
     let bell = Arc::new(memory.doorbell().doing("mapping the doorbell")?);
-    let doorman = Doorman::start(Arc::clone(&bell)).doing("listening to the doorbell")?;
     let guardian = Guardian::new().doing("starting the guardian")?;
-    let reaper = Reaper::new(settings.gdb.is_some());
+    let mut reaper = Reaper::new(settings.gdb.is_some());
     let group = Group::start(settings, &memory, inherited)?;
     let root = root_team(settings, memory, group, pid);
+    let mut family = Family::new(root, Arc::clone(&bell));
+    // It comes to its work while the first replica comes to its own.
+    let doorman = Doorman::start(bell)
+        .doing("listening to the doorbell")
+        .inspect_err(|_| reaper.end(&mut family.teams))?;
     let mut run = Run {
         settings,
         debugger,
         is_killed: false,
-        family: Family::new(root, bell),
+        family,
         reaper,
         signals,
         doorman,
-        _guardian: guardian,
+        guardian,
         observer: Chronicle::new(observer),
         notebook: Notebook::default(),
         announced: false,
@@ -162,21 +166,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     }
     let mut stats = run.family.stats();
     stats.set_recoveries(run.tally);
-    let (status, reason) = match &outcome {
-        Ok(Outcome::Ended(Ending::Exit(_))) => (None, "exit".to_owned()),
-        Ok(Outcome::Ended(Ending::Signal(signal))) => (None, format!("signal {signal}")),
-        Ok(Outcome::FailStop) => (None, "fail-stop".to_owned()),
-        Err(error) => (Some(error.exit_status()), error.to_string()),
-    };
-    let status = status
-        .or(outcome.as_ref().ok().map(|outcome| outcome.status()))
-        .unwrap_or(0);
-    let counts = run.counts(&stats);
-    run.observer.event(&Event::Stop {
-        status,
-        reason,
-        counts,
-    });
+    run.tell_stop(&outcome, &stats);
     outcome.map(|outcome| (outcome, stats))
 }
 
@@ -187,7 +177,7 @@ struct Run<'a> {
     signals: SignalFd,
     doorman: Doorman,
     /// Ends all replicas if rcoe is killed.
-    _guardian: Guardian,
+    guardian: Guardian,
     observer: Chronicle<'a>,
     notebook: Notebook,
     announced: bool,
@@ -240,14 +230,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Kills and reaps every process of the run.
+    /// Kills and reaps every process of the run. Those who helped to watch them may go, which they
+    /// do while the rest is put away.
     fn end_all(&mut self) {
         self.reaper.end(&mut self.family.teams);
+        self.doorman.dismiss();
+        self.guardian.dismiss();
     }
 
     /// Waits for signals and for those who ask, until it is time to look again.
     fn sleep(&mut self) -> Result<(), RunError> {
-        let teams = || self.family.teams.iter().flatten();
+        let teams = || self.family.teams.iter().flatten().map(Box::as_ref);
         let regular = if teams().any(|team| team.patience.is_some()) {
             LINGER_PATIENCE
         } else if teams().all(|team| team.group.is_complete()) {
@@ -327,6 +320,24 @@ impl Run<'_> {
         self.observer.event(&event);
     }
 
+    /// Tells how the run ended.
+    fn tell_stop(&mut self, outcome: &Result<Outcome, RunError>, stats: &Stats) {
+        let (status, reason) = match outcome {
+            Ok(end @ Outcome::Ended(Ending::Exit(_))) => (end.status(), "exit".to_owned()),
+            Ok(end @ Outcome::Ended(Ending::Signal(signal))) => {
+                (end.status(), format!("signal {signal}"))
+            }
+            Ok(end @ Outcome::FailStop) => (end.status(), "fail-stop".to_owned()),
+            Err(error) => (error.exit_status(), error.to_string()),
+        };
+        let counts = self.counts(stats);
+        self.observer.event(&Event::Stop {
+            status,
+            reason,
+            counts,
+        });
+    }
+
     fn tell_recoveries(&mut self) {
         let over = self.recoveries.finished(&self.family, &mut self.tally);
         for event in over {
@@ -345,7 +356,8 @@ impl Run<'_> {
 
     /// Warns of a thread that does not give way.
     fn watch_threads(&mut self) {
-        let awaited = self.family.teams.iter().flatten().any(Team::awaits_turn);
+        let mut all = self.family.teams.iter().flatten();
+        let awaited = all.any(|team| team.awaits_turn());
         for team in self.family.teams.iter_mut().flatten() {
             if let Some(text) = team.look_for_spinning(awaited) {
                 self.observer.warning(text);

@@ -26,7 +26,7 @@ impl Family {
             let mut members = team.members();
             members.any(|index| team.group.has_request(index, &team.memory))
         };
-        self.teams.iter().flatten().any(asks)
+        self.teams.iter().flatten().any(|team| asks(team))
     }
 
     /// Has a child become known since this was asked? It may have called before it was, and whoever

@@ -105,7 +105,7 @@ impl Run<'_> {
     /// any does. It stays the same until it has gone through all of it.
     fn choose_looker(&mut self) {
         let id = |team: &Team| (team.memory.group(), team.serial);
-        let sharers = self.family.teams.iter().flatten();
+        let sharers = self.family.teams.iter().flatten().map(Box::as_ref);
         let sharers = sharers.filter(|team| is_kept(team) && team.shares());
         let begun = |team: &Team| {
             let same = self.looker.filter(|it| it.0 == id(team));

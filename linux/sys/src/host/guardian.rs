@@ -98,9 +98,16 @@ impl Guardian {
     }
 }
 
+impl Guardian {
+    /// Has it end soon: there is nobody left to guard.
+    pub fn dismiss(&self) {
+        signal_child(self.pid, libc::SIGKILL.cast_unsigned());
+    }
+}
+
 impl Drop for Guardian {
     fn drop(&mut self) {
-        signal_child(self.pid, libc::SIGKILL.cast_unsigned());
+        self.dismiss();
         let mut status = 0;
         // SAFETY: waits for our own child; the status is a valid place to write.
         unsafe { libc::waitpid(self.pid.cast_signed(), &raw mut status, libc::__WALL) };

@@ -6,6 +6,7 @@
 //! is for the agent, which has neither.
 
 mod birth;
+mod bootstrap;
 mod branches;
 mod deputy;
 mod doorbell;
@@ -21,6 +22,7 @@ mod tracing;
 mod usage;
 
 pub use birth::Inherited;
+pub use bootstrap::{Image, Paged, Part};
 pub use branches::{Event, conditional_branches, exact_branches};
 pub use deputy::{Deputy, terminal_device};
 pub use doorbell::Bell;
@@ -33,6 +35,6 @@ pub use signals::{
     SignalFd, SignalInfo, block_all_signals, default_child_signal, die_by_signal, stop_self,
 };
 pub use stand_in::StandIn;
-pub use starter::{Starter, image_from_bytes};
+pub use starter::Starter;
 pub use tracing::listen_traced;
 pub use usage::{children_cpu_time, limited_cpu_time, next_usage};

@@ -1,38 +1,26 @@
 //! The birth of the starter, the process from which all replicas are made.
 
 use std::ffi::{CStr, CString, OsString};
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::vec::Vec;
 
 use super::birth::Inherited;
-use super::shared::{memory_file, raise};
+use super::bootstrap::Image;
 use super::signals::{set_disposition, set_mask};
 
 unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-/// Puts an executable image into a close-on-exec memory file.
-///
-/// # Errors
-///
-/// If there is no memory or no descriptor for it.
-pub fn image_from_bytes(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let fd = raise(memory_file(name, 0)?)?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
-}
-
 /// How to start the starter.
 #[derive(Debug)]
 pub struct Starter<'a> {
-    /// The executable, from [`image_from_bytes`].
-    pub image: BorrowedFd<'a>,
+    /// The executable.
+    pub image: &'a Image,
     /// Its arguments, the zeroth included.
     pub args: Vec<OsString>,
     /// Descriptors it keeps, under the same numbers.
@@ -58,15 +46,16 @@ impl Starter<'_> {
             .into_iter()
             .map(|arg| CString::new(arg.into_vec()));
         let args = args.collect::<Result<Vec<_>, _>>()?;
+        let keep = self.keep.into_iter().chain(self.image.source());
         let mut birth = Birth {
-            image: self.image.as_raw_fd(),
+            image: self.image.page().as_raw_fd(),
             argv: args
                 .iter()
                 .map(|arg| arg.as_ptr())
                 .chain([core::ptr::null()])
                 .collect(),
             envp: environment(self.hidden),
-            keep: self.keep.iter().map(AsRawFd::as_raw_fd).collect(),
+            keep: keep.map(|fd| fd.as_raw_fd()).collect(),
             inherited: self.inherited,
             // SAFETY: getpid cannot fail and touches no memory.
             parent: unsafe { libc::getpid() },
@@ -178,7 +167,6 @@ pub(super) fn fix_addresses() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::vec;
 
     use super::*;
@@ -194,9 +182,9 @@ mod tests {
     #[test]
     fn image_runs_with_its_arguments() {
         let bytes = std::fs::read("/bin/sh").expect("a shell");
-        let image = image_from_bytes(c"shell", &bytes).expect("image");
+        let image = Image::of(c"shell", &bytes);
         let starter = Starter {
-            image: image.as_fd(),
+            image: &image,
             args: ["sh", "-c", "exit $1", "sh", "7"]
                 .map(OsString::from)
                 .to_vec(),
@@ -211,9 +199,9 @@ mod tests {
 
     #[test]
     fn broken_image_is_an_error() {
-        let image = image_from_bytes(c"nothing", b"not an executable").expect("image");
+        let image = Image::of(c"nothing", b"not an executable");
         let starter = Starter {
-            image: image.as_fd(),
+            image: &image,
             args: vec![OsString::from("x")],
             keep: vec![],
             inherited: Inherited::get(),
