@@ -33,6 +33,10 @@ pub(crate) struct PointsArgs {
     /// rcoe's slice.
     #[arg(long, default_value = "5ms")]
     pub(crate) slice: String,
+    /// rcoe's ticks, as in 20ms: replicas count how far they are, and one that comes to no point is
+    /// taken for faulty; none if left out.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) tick: Option<String>,
     /// The rcoe binary; by default the one beside this program.
     #[arg(long)]
     pub(crate) rcoe: Option<PathBuf>,
@@ -58,10 +62,14 @@ impl PointsArgs {
             timeout: "60s".into(),
             deadline: self.deadline,
         };
+        let mut more: Vec<String> = ["--slice", &self.slice, "--stats"]
+            .map(str::to_owned)
+            .into();
+        if let Some(tick) = &self.tick {
+            more.extend(["--tick".to_owned(), tick.clone()]);
+        }
         Ok(Setup {
-            more: ["--slice", &self.slice, "--stats"]
-                .map(str::to_owned)
-                .into(),
+            more,
             held: true,
             ..common.setup(folder)?
         })
@@ -70,8 +78,13 @@ impl PointsArgs {
     pub(crate) fn header(&self) -> Header {
         Header {
             campaign: format!(
-                "programs {}, n {:?}, {} points a run, slice {}, seed {}",
-                self.program, self.replicas, self.points, self.slice, self.seed
+                "programs {}, n {:?}, {} points a run, slice {}, tick {}, seed {}",
+                self.program,
+                self.replicas,
+                self.points,
+                self.slice,
+                self.tick.as_deref().unwrap_or("off"),
+                self.seed
             ),
             commit: host::commit(),
             machine: host::machine(),
