@@ -279,12 +279,15 @@ pub(crate) struct RunArgs {
     /// system]
     #[arg(long, value_name = "TIME", value_parser = parse_tick)]
     pub(crate) tick: Option<TickArg>,
-    /// Process sphere, with --tick: how replicas that compute know where they are: `states`, by
-    /// their states alone; `counter`, also by the processor's counter of branches, so that two that
-    /// have passed each other know that they differ; refused where rcoe doctor finds no exact one.
-    /// `visits:ADDRESS` counts how often the instruction there is executed, for tests
-    #[arg(long, value_name = "HOW", value_parser = parse_places, default_value = "states")]
-    pub(crate) places: PlacesArg,
+    /// Process sphere, with --tick: how replicas that compute know where they are, so that two that
+    /// have passed each other know that they differ: `milestones`, also by how often they have come
+    /// to the place in a loop at which they compared last, where a jump stays in their code;
+    /// `counter`, instead by the processor's counter of branches; refused where rcoe doctor finds
+    /// no exact one; `states`, by their states alone, for programs that read their own code.
+    /// `visits:ADDRESS` counts how often the instruction there is executed, for tests [default:
+    /// milestones]
+    #[arg(long, value_name = "HOW", value_parser = parse_places)]
+    pub(crate) places: Option<PlacesArg>,
     /// System sphere: whether the emulated cores take turns on one thread of the host or have one
     /// each [default: single; counted with --coupling close]
     #[arg(long, value_enum, value_name = "HOW")]
@@ -637,6 +640,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlacesArg {
     States,
+    Milestones,
     Counter,
     Visits(u64),
 }
@@ -644,11 +648,12 @@ pub(crate) enum PlacesArg {
 fn parse_places(text: &str) -> Result<PlacesArg, String> {
     match text {
         "states" => Ok(PlacesArg::States),
+        "milestones" => Ok(PlacesArg::Milestones),
         "counter" => Ok(PlacesArg::Counter),
         _ => {
             let address = text.strip_prefix("visits:0x");
             let address = address.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            let wrong = "--places is states, counter, or visits:0xADDRESS";
+            let wrong = "--places is milestones, states, counter, or visits:0xADDRESS";
             address.map(PlacesArg::Visits).ok_or_else(|| wrong.into())
         }
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use rcoe_linux_sys::host::{Answer, Event, Probe, exact_branches, probe};
-use rcoe_supervisor::{RunError, Slice};
+use rcoe_supervisor::{Places, RunError, Slice};
 
 use crate::args::{PlacesArg, RunArgs, TickArg};
 
@@ -16,8 +16,8 @@ use crate::args::{PlacesArg, RunArgs, TickArg};
 pub(crate) struct Points {
     pub(crate) slice: Slice,
     pub(crate) tick: Option<Duration>,
-    /// What counts branches between points, if anything does.
-    pub(crate) counter: Option<Event>,
+    /// How they know where they are.
+    pub(crate) places: Places,
     /// What the user should know of it.
     pub(crate) warning: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Points {
         let mut points = Self {
             slice: slice(args)?,
             tick: tick(args, replicas)?,
-            counter: counter(args, exact_branches)?,
+            places: places(args, exact_branches)?,
             warning: None,
         };
         let refuse = |option: &str| {
@@ -85,23 +85,23 @@ fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
     }
 }
 
-/// What counts branches, if that is asked for. `exact`: the processor's counter, if it has one.
-fn counter(
+/// How replicas know where they are. `exact`: the processor's counter, if it has one.
+fn places(
     args: &RunArgs,
     exact: impl FnOnce() -> Result<Event, String>,
-) -> Result<Option<Event>, RunError> {
-    if args.places == PlacesArg::States {
-        return Ok(None);
-    }
-    if args.tick.is_none() {
+) -> Result<Places, RunError> {
+    if args.tick.is_none() && args.places.is_some() {
         let why = "--places says how replicas know where they are at a tick; add --tick, or leave \
                    it out";
         return Err(RunError::Setting(why.into()));
     }
-    if let PlacesArg::Visits(address) = args.places {
-        return Ok(Some(Event::visits(address)));
+    match args.places {
+        Some(PlacesArg::States) => return Ok(Places::States),
+        Some(PlacesArg::Visits(at)) => return Ok(Places::Counter(Event::visits(at))),
+        Some(PlacesArg::Counter) => {}
+        None | Some(PlacesArg::Milestones) => return Ok(Places::Milestones),
     }
-    exact().map(Some).map_err(|why| {
+    exact().map(Places::Counter).map_err(|why| {
         RunError::Setting(format!(
             "--places counter: there is no exact counter of branches here: {why}; leave it out"
         ))
@@ -141,20 +141,23 @@ mod tests {
             }
         };
         let event = Event::visits(7);
-        let none = |args| counter(&args, || Err("no such file".into()));
-        assert!(matches!(none(of("--tick 1s")), Ok(None)));
+        let none = |args| places(&args, || Err("no such file".into()));
+        assert!(matches!(none(of("--tick 1s")), Ok(Places::Milestones)));
+        let states = none(of("--tick 1s --places states"));
+        assert!(matches!(states, Ok(Places::States)));
         let args = of("--tick 1s --places counter");
-        assert!(matches!(counter(&args, || Ok(event)), Ok(Some(found)) if found == event));
+        let found = places(&args, || Ok(event));
+        assert!(matches!(found, Ok(Places::Counter(found)) if found == event));
         let refused = none(args).expect_err("there is none").to_string();
         assert!(refused.contains("no exact counter"), "{refused}");
         assert!(refused.contains("no such file"), "{refused}");
         let args = of("--places counter");
-        let refused = counter(&args, || Ok(event))
+        let refused = places(&args, || Ok(event))
             .expect_err("of no use")
             .to_string();
         assert!(refused.contains("add --tick"), "{refused}");
-        let visits = counter(&of("--tick 1s --places visits:0x7"), || Err(String::new()));
-        assert!(matches!(visits, Ok(Some(found)) if found == event));
+        let visits = places(&of("--tick 1s --places visits:0x7"), || Err(String::new()));
+        assert!(matches!(visits, Ok(Places::Counter(found)) if found == event));
     }
 
     #[test]

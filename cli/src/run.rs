@@ -143,7 +143,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         defer: args.defer == DeferArg::On,
         slice: points.slice,
         tick: points.tick,
-        counter: points.counter,
+        places: points.places,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

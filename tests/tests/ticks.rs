@@ -125,11 +125,40 @@ fn sum(told: &str, name: &str) -> u64 {
         .sum()
 }
 
-/// Replicas of a program of which visits to an instruction are counted, after some points.
-fn start_counted(victim: &Victim) -> Group {
-    let visit = memory::symbol(&victim.program, "visit");
-    let places = format!("visits:{visit:#x}");
-    let options = ["-n", "2", "--tick", "50ms", "--stats", "--places", &places];
+/// What counts, and the program.
+#[derive(Clone, Copy)]
+enum Count {
+    /// A breakpoint, as a processor's counter of branches would.
+    Visits,
+    /// A jump at the place of the last point.
+    Milestones,
+}
+
+impl Count {
+    fn victim(self) -> Victim {
+        match self {
+            Self::Visits => Victim::of("counted", include_str!("ticks/counted.c")),
+            Self::Milestones => Victim::of("rounds", include_str!("ticks/rounds.c")),
+        }
+    }
+
+    /// The option, of which the default is left out.
+    fn places(self, victim: &Victim) -> Option<String> {
+        match self {
+            Self::Visits => {
+                let visit = memory::symbol(&victim.program, "visit");
+                Some(format!("--places=visits:{visit:#x}"))
+            }
+            Self::Milestones => None,
+        }
+    }
+}
+
+/// Replicas of a program of which something is counted, after some points.
+fn start_counted(count: Count, replicas: &str, victim: &Victim) -> Group {
+    let places = count.places(victim);
+    let options = ["-n", replicas, "--tick", "50ms", "--stats"].into_iter();
+    let options: Vec<&str> = options.chain(places.as_deref()).collect();
     let group = victim.start(&options, &[]);
     until("some ticks are over", || {
         assert!(!group.running.has_ended(), "a program that is well");
@@ -141,8 +170,8 @@ fn start_counted(victim: &Victim) -> Group {
 
 /// Corrupts one replica of two, which has to end in a verdict. Did counts show that each has passed
 /// the other?
-fn is_passed_by_both(victim: &Victim, hit: usize) -> bool {
-    let group = start_counted(victim);
+fn is_passed_by_both(count: Count, victim: &Victim, hit: usize) -> bool {
+    let group = start_counted(count, "2", victim);
     victim.corrupt(group.replicas[hit]);
     let (outcome, events) = group.finish();
     let what = format!("{hit}: {} {events:?}", outcome.err());
@@ -152,24 +181,41 @@ fn is_passed_by_both(victim: &Victim, hit: usize) -> bool {
     sum(&outcome.err(), "targets passed") >= 2
 }
 
-/// A breakpoint counts here, as a processor's counter of branches would. Which targets are passed
-/// while counts are certain is for the host's scheduler to say, so there are some tries.
-#[test]
-fn a_counter_shows_that_a_corrupted_loop_has_passed_the_other() {
+/// Which targets are passed while counts are certain is for the host's scheduler to say, so there
+/// are some tries.
+fn show_passing(count: Count) {
     const TRIES: usize = 8;
-    let source = include_str!("ticks/counted.c");
-    let victim = Victim::of("counted", source);
+    let victim = count.victim();
     for hit in [0, 1] {
-        let shown = (0..TRIES).any(|_| is_passed_by_both(&victim, hit));
+        let shown = (0..TRIES).any(|_| is_passed_by_both(count, &victim, hit));
         assert!(shown, "{hit}: in none of {TRIES} tries");
     }
 }
 
 #[test]
-fn a_counter_changes_nothing_for_a_loop_that_is_well() {
-    let source = include_str!("ticks/counted.c");
-    let victim = Victim::of("counted", source);
-    let group = start_counted(&victim);
+fn a_counter_shows_that_a_corrupted_loop_has_passed_the_other() {
+    show_passing(Count::Visits);
+}
+
+#[test]
+fn milestones_show_that_a_corrupted_loop_has_passed_the_other() {
+    show_passing(Count::Milestones);
+}
+
+#[test]
+fn counts_change_nothing_for_a_loop_that_is_well() {
+    for (count, replicas) in [
+        (Count::Visits, "2"),
+        (Count::Milestones, "2"),
+        (Count::Milestones, "3"),
+    ] {
+        leave_well(count, replicas);
+    }
+}
+
+fn leave_well(count: Count, replicas: &str) {
+    let victim = count.victim();
+    let group = start_counted(count, replicas, &victim);
     signal(group.running.pid(), Signal::USR1).unwrap();
     let (outcome, events) = group.finish();
     let what = format!("{} {events:?}", outcome.err());
@@ -209,6 +255,7 @@ fn ticks_that_make_no_sense_are_refused() {
             "from 100us to 1s with --sphere system",
         ),
         (&["-n", "2", "--places", "visits:0x1000"], "add --tick"),
+        (&["-n", "2", "--places", "milestones"], "add --tick"),
         (&["-n", "2", "--places", "somewhere"], "states, counter, or"),
     ] {
         let arguments = [&["run"], options, &["--", "true"]].concat();

@@ -150,6 +150,8 @@ pub struct Control {
     pub counter: AtomicU32,
     /// See [`Control::counter`]; of breakpoints the address of an instruction.
     pub counter_event: AtomicU64,
+    /// 1 if visits to the place of the last point are counted.
+    pub milestones: AtomicU32,
     /// Bytes of each slice of memory that processes share; 0 if there is no room for any.
     pub slice_bytes: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.

@@ -220,7 +220,8 @@ pub struct Report {
     pub points: [AtomicU64; 2],
     /// Phases that these took, and the most that one took.
     pub phases: [AtomicU64; 2],
-    /// Points from which branches were counted, and targets that were passed, as counts tell.
+    /// Points from which branches or visits were counted, and targets that were passed, as counts
+    /// tell.
     pub counted: [AtomicU64; 2],
     /// Threads that run as soon as the one that has the processor gives way, or a little later.
     pub held_up: AtomicU64,

@@ -67,7 +67,7 @@ pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use scene::{CallSeen, Mapping, Registers, Seen, Word};
 pub use scrub::ScrubRate;
-pub use settings::{Clock, Settings, Slice};
+pub use settings::{Clock, Places, Settings, Slice};
 pub use stats::Stats;
 pub use status::{
     CpuView, FaultCounts, Happening, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals,

@@ -19,14 +19,14 @@ use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GATE_CLOSED, GATE_OPEN, GROUPS, JobState, LAYOUT_VERSION,
     OUTBOX_OFFSET, Queued, REGION_STRIDE, ReplicaState, Report, SIGNAL_SLOTS,
 };
-use rcoe_linux_sys::host::{self, Access, Bell, Event, Inherited, SharedObject, SignalInfo};
+use rcoe_linux_sys::host::{self, Access, Bell, Inherited, SharedObject, SignalInfo};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
 use crate::error::{Doing, ProgramError, RunError};
 use crate::limits::{Given, SHARES, space_for};
 use crate::program::refused;
-use crate::settings::{Settings, Slice};
+use crate::settings::{Places, Settings, Slice};
 use crate::slices::{self, Arena};
 
 /// The supervisor's own object and those of the replicas, with room for every group.
@@ -140,6 +140,7 @@ impl Memory {
             (&from.mask, &to.mask),
             (&from.points, &to.points),
             (&from.counter, &to.counter),
+            (&from.milestones, &to.milestones),
             (&from.crowded, &to.crowded),
             (&from.supervisor, &to.supervisor),
             (&from.pgid, &to.pgid),
@@ -220,7 +221,7 @@ impl Memory {
         control
             .tick_ns
             .store(settings.tick.map_or(0, nanoseconds), Relaxed);
-        tell_counter(control, settings.counter);
+        tell_places(control, settings.places);
         control.scenes.store(settings.scenes().into(), Relaxed);
         control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
@@ -493,9 +494,14 @@ fn store_path(path: &Path, words: &[AtomicU64], length: &AtomicU32) -> Result<()
     Ok(())
 }
 
-/// What counts branches between points.
-fn tell_counter(control: &Control, event: Option<Event>) {
-    let (kind, event) = event.map_or((0, 0), |it| (it.kind + 1, it.event));
+/// What is counted between points.
+fn tell_places(control: &Control, places: Places) {
+    let (kind, event) = match places {
+        Places::Counter(it) => (it.kind + 1, it.event),
+        Places::States | Places::Milestones => (0, 0),
+    };
     control.counter.store(kind, Relaxed);
     control.counter_event.store(event, Relaxed);
+    let milestones = places == Places::Milestones;
+    control.milestones.store(milestones.into(), Relaxed);
 }

@@ -44,6 +44,17 @@ pub enum Slice {
     Always(Duration),
 }
 
+/// How replicas that compute know where they are between two points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// By their states alone.
+    States,
+    /// Also by how often they have come to the place of the last point.
+    Milestones,
+    /// Also by this event, which the processor counts.
+    Counter(Event),
+}
+
 /// A run, validated: nothing in it can be wrong any more.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -67,8 +78,8 @@ pub struct Settings {
     pub slice: Slice,
     /// CPU time after which a program that came to no vote agrees on its state; `None` for never.
     pub tick: Option<Duration>,
-    /// What counts branches between points; `None`: nothing, replicas meet by their states alone.
-    pub counter: Option<Event>,
+    /// How replicas that compute know where they are, with ticks.
+    pub places: Places,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
     /// Decides when the program's threads give way to each other: one seed, one interleaving.

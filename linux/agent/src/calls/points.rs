@@ -260,5 +260,5 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
         signals::deliver_at_point(kernel, frame);
     }
     look_around(kernel, frame, true);
-    meeting::count_branches(kernel);
+    meeting::count_on(kernel, frame);
 }

@@ -94,6 +94,11 @@ impl Code {
         self.put(&[0x04, 0x7f, 0x9e]);
     }
 
+    /// `lea 1(%rax),%rax`: the next number, by which no flags change.
+    pub(crate) fn next_rax(&mut self) {
+        self.put(&[0x48, 0x8d, 0x40, 0x01]);
+    }
+
     /// `incq field(%rax)`
     pub(crate) fn increment(&mut self, field: usize) {
         self.with_field(&[0x48, 0xff, 0x80], field);

@@ -12,7 +12,7 @@ use crate::coupling::decode::Refused;
 use crate::coupling::emit::Code;
 use crate::coupling::patch::{self, Patch, Protection, Unwritten};
 use crate::coupling::place::Window;
-use crate::coupling::stub::{AREA, Data, Stop, Stub, Wanted};
+use crate::coupling::stub::{AREA, Data, Stop, Stops, Stub, Wanted};
 use crate::coupling::watch::Watch;
 use crate::memory::nearby::{close_area, map_area, map_open_area};
 use crate::one_thread::OneThread;
@@ -134,19 +134,15 @@ impl Site {
         }
     }
 
-    /// Stops this replica at the window when it has what is wanted, or at the first visit.
+    /// Stops this replica at the window, then if ever.
     ///
     /// # Errors
     /// The code is not of the kind that can be.
-    pub(crate) fn plant(
-        &mut self,
-        window: &Window,
-        wanted: Option<&Wanted<'_>>,
-    ) -> Result<(), Unplanted> {
+    pub(crate) fn plant(&mut self, window: &Window, stops: Stops<'_>) -> Result<(), Unplanted> {
         assert!(!self.is_planted(), "one place at a time");
-        let stub = match made(window, wanted, map_open_area, fill) {
+        let stub = match made(window, stops, map_open_area, fill) {
             // By a host that lets nothing be executed that could be written.
-            Err(Unplanted::Unwritten(_)) => made(window, wanted, map_area, write_closed)?,
+            Err(Unplanted::Unwritten(_)) => made(window, stops, map_area, write_closed)?,
             made => made?,
         };
         let put_in = self.patch.put_in(window, stub.at, protection(window));
@@ -166,7 +162,8 @@ impl Site {
         };
         let mut code = Code::new();
         let (to, _) = landing();
-        let new = Stub::new(stub.at, stub.window(), Some(wanted), data(), to, &mut code);
+        let stops = Stops::At(wanted);
+        let new = Stub::new(stub.at, stub.window(), stops, data(), to, &mut code);
         match new {
             Ok(new) if write_closed(stub.at, code.bytes()).is_ok() => {
                 self.stub = Some(new);
@@ -210,14 +207,16 @@ impl Site {
         }
     }
 
-    /// Makes registers those that the program would have without a stub. False if it has to go on
-    /// first, in the midst of what takes one instruction's place.
-    pub(crate) fn original(&self, cpu: &mut Cpu) -> bool {
+    /// Makes registers those that the program would have without a stub, and tells where in the
+    /// stub it was. `None` if it has to go on first, in the midst of what takes one instruction's
+    /// place.
+    pub(crate) fn original(&self, cpu: &mut Cpu) -> Option<Stop> {
         let Some(stub) = &self.stub else {
-            return true;
+            return Some(Stop::Elsewhere);
         };
         let within = stub.at..stub.at + AREA;
-        stub.original(cpu, data()) != Stop::Elsewhere || !within.contains(&cpu.rip)
+        let stop = stub.original(cpu, data());
+        (stop != Stop::Elsewhere || !within.contains(&cpu.rip)).then_some(stop)
     }
 
     /// Where a replica goes on that has faulted at a word of memory that only others have.
@@ -279,14 +278,14 @@ impl Site {
 /// Makes a stub in an area that is mapped and written in these ways.
 fn made(
     window: &Window,
-    wanted: Option<&Wanted<'_>>,
+    stops: Stops<'_>,
     map: fn(u64, u64) -> Option<u64>,
     write: fn(u64, &[u8]) -> Result<(), Unwritten>,
 ) -> Result<Stub, Unplanted> {
     let area = map(window.at, AREA).ok_or(Unplanted::NoRoom)?;
     let mut code = Code::new();
     let (to, _) = landing();
-    let stub = Stub::new(area, window, wanted, data(), to, &mut code);
+    let stub = Stub::new(area, window, stops, data(), to, &mut code);
     let stub = stub.map_err(Unplanted::Refused).and_then(|stub| {
         let written = write(area, code.bytes());
         written.map(|()| stub).map_err(Unplanted::Unwritten)

@@ -52,6 +52,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) words: &'a [(Place, u64)],
 }
 
+/// When a replica is stopped at a stub.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stops<'a> {
+    /// Never: visits are counted.
+    Never,
+    /// At the first visit.
+    First,
+    /// When it has what is wanted.
+    At(&'a Wanted<'a>),
+}
+
 /// What the stub reads and writes.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -136,7 +147,7 @@ const PLACES: usize = 3 * JUMP + 1;
 struct Parts {
     /// From here on `rax` is saved.
     saved: usize,
-    /// The arithmetic flags, too.
+    /// The arithmetic flags, too, if they are.
     flags_saved: usize,
     /// The visit is counted.
     counted: usize,
@@ -176,8 +187,8 @@ pub(crate) enum Stop {
 }
 
 impl Stub {
-    /// Writes the code of a stub at `area` that stops a replica when it has what is wanted, or at
-    /// the first visit, and enters `landing` then. `data` is where that will be.
+    /// Writes the code of a stub at `area` that stops a replica then, if ever, and enters
+    /// `landing`. `data` is where that will be.
     ///
     /// # Errors
     /// The window's instructions cannot be executed there.
@@ -187,7 +198,7 @@ impl Stub {
     pub(crate) fn new(
         area: u64,
         window: &Window,
-        wanted: Option<&Wanted<'_>>,
+        stops: Stops<'_>,
         data: &mut Data,
         landing: u64,
         code: &mut Code,
@@ -202,13 +213,21 @@ impl Stub {
             places: [(0, 0); PLACES],
             count: 0,
         };
-        stub.begin(code, (&raw const *data) as u64);
-        if let Some(wanted) = wanted {
-            assert!(wanted.words.len() <= WORDS, "room for the words");
-            data.publish(wanted);
-            stub.compare(code, wanted.words);
+        let at = (&raw const *data) as u64;
+        match stops {
+            Stops::Never => stub.count(code, at),
+            Stops::First => {
+                stub.begin(code, at);
+                stub.land(code, at, false, landing);
+            }
+            Stops::At(wanted) => {
+                assert!(wanted.words.len() <= WORDS, "room for the words");
+                data.publish(wanted);
+                stub.begin(code, at);
+                stub.compare(code, wanted.words);
+                stub.land(code, at, true, landing);
+            }
         }
-        stub.land(code, (&raw const *data) as u64, wanted.is_some(), landing);
         stub.go_on(code)?;
         Ok(stub)
     }
@@ -223,6 +242,21 @@ impl Stub {
         code.set_rax(data);
         code.increment(offset_of!(Data, visits));
         self.parts.counted = code.len();
+    }
+
+    /// Counts, and nothing else: no flags change.
+    fn count(&mut self, code: &mut Code, data: u64) {
+        let visits = data + offset_of!(Data, visits) as u64;
+        code.store_rax(data + offset_of!(Data, rax) as u64);
+        self.parts.saved = code.len();
+        self.parts.flags_saved = usize::MAX;
+        code.load_rax(visits);
+        code.next_rax();
+        code.store_rax(visits);
+        self.parts.counted = code.len();
+        self.parts.alike = code.len();
+        code.load_rax(data + offset_of!(Data, rax) as u64);
+        self.parts.displaced = code.len();
     }
 
     /// Leaves at the first difference.

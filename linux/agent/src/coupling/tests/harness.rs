@@ -11,7 +11,7 @@ use crate::coupling::emit::Code;
 use crate::coupling::patch::{self, Patch, Protection};
 use crate::coupling::place::{Surroundings, Window, window};
 use crate::coupling::state::{Extended, General, Layout};
-use crate::coupling::stub::{AREA, Data, Stub, Wanted};
+use crate::coupling::stub::{AREA, Data, Stops, Stub, Wanted};
 use crate::memory::nearby::map_area;
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -200,18 +200,16 @@ impl Fixture {
         image[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
     }
 
-    /// Puts a stub there.
+    /// Puts a stub there that stops whoever has what is wanted, or everybody.
     pub(super) fn put_in(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> Stub {
+        self.put(window, wanted.map_or(Stops::First, Stops::At))
+    }
+
+    /// Puts a stub there.
+    pub(super) fn put(&mut self, window: &Window, stops: Stops<'_>) -> Stub {
         let landing = rcoe_test_landing as *const () as u64;
         let mut code = Code::new();
-        let stub = Stub::new(
-            self.area,
-            window,
-            wanted,
-            &mut self.data,
-            landing,
-            &mut code,
-        );
+        let stub = Stub::new(self.area, window, stops, &mut self.data, landing, &mut code);
         let stub = stub.expect("a stub");
         patch::write(self.area, code.bytes(), CODE).expect("room for it");
         self.patch.put_in(window, stub.at, CODE).expect("patched");

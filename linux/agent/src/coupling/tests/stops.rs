@@ -6,10 +6,10 @@ use crate::arch::entry::restorer_address;
 use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::coupling::decode::{Decoded, Flow, Refused};
 use crate::coupling::patch::Unwritten;
-use crate::coupling::place::{Choice, choose, window};
+use crate::coupling::place::{Choice, Window, choose, window};
 use crate::coupling::site::{Site, Spot};
-use crate::coupling::state::Source;
-use crate::coupling::stub::{Place, Stop, Stub, Wanted};
+use crate::coupling::state::{General, Source};
+use crate::coupling::stub::{Place, Stop, Stops, Stub, Wanted};
 use crate::coupling::tests::harness::{Came, Fixture, machine, signal_stack};
 use crate::coupling::tests::programs;
 use crate::sys;
@@ -33,6 +33,30 @@ fn a_loop_is_stopped_in_exactly_the_iteration_that_was_published() {
         assert_eq!((here, &extended), (*general, image), "iteration {number}");
         machine().general.rip = stub.past();
         it.take_out();
+    }
+}
+
+#[test]
+fn a_stub_that_only_counts_stops_nobody() {
+    for (program, place) in [
+        programs::counting(),
+        programs::flags(),
+        programs::branching(),
+        programs::by_memory(),
+    ] {
+        let mut it = Fixture::new(program);
+        let window = it.window(place);
+        let visits = it.visits(&window, usize::MAX).len() as u64;
+        assert!(visits > 0, "it comes by");
+        it.start();
+        assert_eq!(it.run(), Came::ToItsEnd);
+        let plain = it.state();
+        it.start();
+        it.put(&window, Stops::Never);
+        assert_eq!(it.run(), Came::ToItsEnd);
+        assert_eq!(it.data.visits(), visits);
+        it.take_out();
+        assert!(it.state() == plain, "window at {place}");
     }
 }
 
@@ -192,30 +216,43 @@ fn whoever_is_stopped_within_a_stub_goes_on_without_it() {
         // One that all but memory fits, and one that differs at once.
         let states = it.visits(&window, 3);
         for (wanted, value) in [(2, 0), (2, 1), (1, 0)] {
-            for stop in 0_u64.. {
-                it.start();
-                let (general, _) = &states[wanted];
-                let words = &[(
-                    Place::Memory(it.memory + 800),
-                    0x1111_0000_0000 + 100 + value,
-                )];
-                let stub = it.put_in(&window, Some(&Wanted { general, words }));
-                WITHIN.set(Some((&raw const stub, &raw mut it, stop)));
-                machine().general.flags |= TRAP;
-                let came = it.run();
-                if WITHIN.take().is_some() {
-                    assert!(stop > 60, "there are many instructions");
-                    it.take_out();
-                    break;
-                }
-                assert_eq!(came, Came::ToItsEnd);
-                assert!(it.state() == plain, "stop {stop} of state {wanted}");
-                if stop > 200 {
-                    break;
-                }
-            }
+            let (general, _) = &states[wanted];
+            let words = &[(
+                Place::Memory(it.memory + 800),
+                0x1111_0000_0000 + 100 + value,
+            )];
+            let wanted = Wanted { general, words };
+            let stops = stop_at_each_step(&mut it, &window, Stops::At(&wanted), &plain);
+            assert!(stops > 60, "there are many instructions");
         }
+        stop_at_each_step(&mut it, &window, Stops::Never, &plain);
     }
+}
+
+/// Stops a replica at the first instruction within the stub, and once more at each of the next,
+/// takes the stub out, and has it go on to the end, which has to be as `plain`. How often that was?
+fn stop_at_each_step(
+    it: &mut Fixture,
+    window: &Window,
+    stops: Stops<'_>,
+    plain: &(General, Vec<u8>, Vec<u64>),
+) -> u64 {
+    /// Of a stub that is passed again and again that is enough.
+    const MOST: u64 = 200;
+    for stop in 0..MOST {
+        it.start();
+        let stub = it.put(window, stops);
+        WITHIN.set(Some((&raw const stub, &raw mut *it, stop)));
+        machine().general.flags |= TRAP;
+        let came = it.run();
+        if WITHIN.take().is_some() {
+            it.take_out();
+            return stop;
+        }
+        assert_eq!(came, Came::ToItsEnd);
+        assert!(it.state() == *plain, "stop {stop} of {stops:?}");
+    }
+    MOST
 }
 
 #[test]
@@ -245,7 +282,7 @@ fn whoever_is_within_the_window_goes_on_in_the_stub() {
         assert_eq!(stub.resumed(window.at), window.at);
         assert_eq!(stub.resumed(window.end()), window.end());
         it.take_out();
-        let flags = |general: &crate::coupling::state::General| general.registers;
+        let flags = |general: &General| general.registers;
         let after = it.state();
         assert_eq!(flags(&after.0), flags(&plain.0));
         assert!(after.2 == plain.2);

@@ -17,12 +17,13 @@ use rcoe_core::coupling::{
 };
 
 use crate::arch::context;
+use crate::arch::entry::TrapFrame;
 use crate::arch::frames::{SigInfo, UContext};
 use crate::coupling::counter;
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::site::Spot;
 use crate::coupling::state::{General, layout};
-use crate::coupling::stub::{Place, WORDS, Wanted};
+use crate::coupling::stub::{Place, Stops, WORDS, Wanted};
 use crate::kernel::{Kernel, count};
 use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::reading::Reading;
@@ -42,7 +43,9 @@ pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     kernel.alert();
     let began = cpu_now();
     let outcome = obey(kernel, context);
-    kernel.replica.env_mut().meeting.stood_still(began);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.check_milestone();
+    meeting.stood_still(began);
     outcome
 }
 
@@ -171,11 +174,13 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, standing: &Standing) {
     let target = *meeting.coupler.target();
     let here = !target.at_call && events == target.events;
     let lag = target.progress.saturating_sub(standing.progress);
-    let lag = way(standing, &target).unwrap_or(lag);
+    let told = way(standing, &target);
+    let lag = told.unwrap_or(lag);
     // Later in an attempt it is a guess how far who has come: what visits to stubs take is one.
     let first = meeting.coupler.stamp().phase == 1;
     let near = lag / NEAR + States::doubt(target.progress) / 4;
-    let free = match first && here && !again && lag > FREE_NS {
+    // By counts it is known when it is there, as long as a stub stands.
+    let free = match first && here && !again && lag > FREE_NS && told.is_none() {
         true => lag.saturating_sub(near),
         false => 0,
     };
@@ -191,11 +196,11 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, standing: &Standing) {
 
 impl Meeting {
     /// Stops this replica there, if that can be.
-    pub(super) fn plant(&mut self, spot: &Spot, wanted: Option<&Wanted<'_>>) -> bool {
+    pub(super) fn plant(&mut self, spot: &Spot, stops: Stops<'_>) -> bool {
         self.planted = cpu_now();
         self.reading = Reading::default();
         let planted = match spot {
-            Spot::Jump(window) => self.site.plant(window, wanted),
+            Spot::Jump(window) => self.site.plant(window, stops),
             Spot::Breakpoint(at) => self.site.watch(*at, self.planted),
         };
         planted.is_ok()
@@ -263,10 +268,13 @@ pub(super) fn plant(kernel: &mut Kernel) {
     };
     let meeting = &mut kernel.replica.env_mut().meeting;
     let wanted = &sought.wanted();
-    let wanted = (!meeting.visits.are_on()).then_some(wanted);
+    let stops = match meeting.visits.are_on() {
+        true => Stops::First,
+        false => Stops::At(wanted),
+    };
     if !meeting.site.is_planted() {
         // Refused: it runs for its time, and is ahead then.
-        let _ = meeting.plant(&spot, wanted);
+        let _ = meeting.plant(&spot, stops);
     }
     meeting.search_from_here();
 }
@@ -284,7 +292,8 @@ fn place_in_stub(kernel: &mut Kernel, context: &mut UContext) {
 
 impl Meeting {
     /// The interrupted program was refused at the place, and goes on behind it.
-    pub(super) fn pass(&self, context: &mut UContext) {
+    pub(super) fn pass(&mut self, context: &mut UContext) {
+        self.note_passed();
         let mut cpu = context.machine.cpu();
         self.site.pass(&mut cpu);
         context.machine.set_cpu(&cpu);
@@ -325,9 +334,10 @@ pub(super) fn plant_late(
 pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let mut cpu = context.machine.cpu();
-    if !meeting.site.original(&mut cpu) {
+    let Some(stop) = meeting.site.original(&mut cpu) else {
         return false;
-    }
+    };
+    meeting.note_stop(stop, cpu.rip);
     meeting.take_out();
     context.machine.set_cpu(&cpu);
     meeting.close(context);
@@ -347,7 +357,12 @@ pub(crate) fn reads(
     if !is_that {
         return None;
     }
+    meeting.milestone.forget();
     if meeting.reading.may_go_on(timeout) && meeting.open(key, context) {
+        return Some(Outcome::GoOn);
+    }
+    if kernel.replica.env().meeting.milestone.is_on() {
+        count_no_more(kernel, context);
         return Some(Outcome::GoOn);
     }
     // Its run ends here; it reads what is there.
@@ -376,12 +391,36 @@ pub(super) fn passed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     drive(kernel, context)
 }
 
-/// A point is over, and the program goes on: its branches are counted from here on, if the run
-/// wants that.
-pub(crate) fn count_branches(kernel: &mut Kernel) {
-    let meeting = &kernel.replica.env().meeting;
+/// A point is over, and the program goes on with this frame: it is counted from here on how far it
+/// comes, if the run wants that.
+pub(crate) fn count_on(kernel: &mut Kernel, frame: &mut TrapFrame) {
+    let meeting = &mut kernel.replica.env_mut().meeting;
     let since = meeting.coupler.stamp().generation;
-    if !kernel.alone && meeting.is_on() && counter::begin(kernel.control, since) {
+    if kernel.alone || !meeting.is_on() {
+        return;
+    }
+    let counts = counter::begin(kernel.control, since) || count_visits(kernel, since);
+    if counts {
         count(&kernel.report.counted[0], 1);
+    }
+    let site = &kernel.replica.env().meeting.site;
+    site.resume(&mut frame.cpu);
+}
+
+/// Visits to the place of this attempt's point are counted from here on. False if they are not.
+fn count_visits(kernel: &mut Kernel, since: u32) -> bool {
+    let at = kernel.replica.env().meeting.coupler.target().ip;
+    let counts = kernel.control.milestones.load(Ordering::Relaxed) != 0;
+    let spot = counts.then(|| spots::in_mapped_code(kernel, at)).flatten();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    spot.is_some_and(|spot| meeting.count_visits(&spot, since))
+}
+
+/// Visits are counted no more up to the next point.
+pub(super) fn count_no_more(kernel: &mut Kernel, context: &mut UContext) {
+    match uproot(kernel, context) {
+        true => kernel.replica.env_mut().meeting.milestone.forget(),
+        // It is in the midst of what takes one instruction's place.
+        false => look_after(LOOK_NS),
     }
 }

@@ -73,7 +73,7 @@ impl Meeting {
     /// The program was interrupted here, perhaps in a stub, whose own registers tell nothing.
     pub(super) fn note_registers(&mut self, now: u64, context: &UContext) {
         let mut cpu = context.machine.cpu();
-        if !self.site.original(&mut cpu) {
+        if self.site.original(&mut cpu).is_none() {
             return;
         }
         let general = General::new(&cpu, context::bases());

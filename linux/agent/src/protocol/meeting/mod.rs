@@ -18,6 +18,7 @@
 
 mod going;
 mod hints;
+mod milestone;
 mod party;
 mod placing;
 mod progress;
@@ -52,9 +53,10 @@ use crate::memory::regions;
 use crate::protocol::patience::Patience;
 use crate::sys;
 
-use going::{TRAP, drive, end_run, passed, plant, plant_late, set_stepping, uproot};
-pub(crate) use going::{count_branches, reads};
+use going::{TRAP, count_no_more, drive, end_run, passed, plant, plant_late, set_stepping, uproot};
+pub(crate) use going::{count_on, reads};
 use hints::{BEYOND_NS, Hints};
+use milestone::Milestone;
 use party::Party;
 pub(crate) use party::is_over;
 use placing::Outward;
@@ -63,7 +65,7 @@ pub(crate) use spots::came_by;
 use steps::Steps;
 use ticks::Ticks;
 pub(crate) use timers::look_again;
-use timers::{look_after, set_ticks, slices};
+use timers::{LOOK_NS, look_after, set_ticks, slices};
 use visits::Visits;
 use worth::Worth;
 pub(crate) use worth::{Why, Wish};
@@ -135,6 +137,7 @@ pub(crate) struct Meeting {
     planted: u64,
     hints: Hints,
     visits: Visits,
+    milestone: Milestone,
     /// The trace before the present call, and the call's number.
     before: Signature,
     step: u64,
@@ -195,6 +198,7 @@ impl Meeting {
             planted: 0,
             hints: Hints::NONE,
             visits: Visits::NONE,
+            milestone: Milestone::NONE,
             before: Signature::default(),
             step: 0,
             steps_made: Steps::default(),
@@ -329,6 +333,7 @@ impl Meeting {
     fn leave(&mut self) {
         self.doing = Doing::Nothing;
         self.hints.forget();
+        self.milestone.forget();
         self.coupler.give_up();
         if self.worth.has_begun() {
             let lag = self.coupler.lag();
@@ -425,10 +430,12 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
     };
     let wish = wish == Wish::Now;
     if kernel.alone {
+        if !uproot(kernel, context) {
+            return Outcome::GoOn;
+        }
         look_after(later);
         return if wish { alone(kernel) } else { Outcome::GoOn };
     }
-    let boards = boards(places(kernel));
     note(kernel);
     let now = kernel.clock.now();
     let meeting = &mut kernel.replica.env_mut().meeting;
@@ -459,21 +466,49 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
             kernel.replica.env_mut().meeting.ran(Stop::Overran, now);
         }
         Doing::Nothing if meeting.coupler.is_idle() => {
-            meeting.settle_members();
-            if meeting.coupler.is_wanted(&boards) {
-                meeting.coupler.join(&boards);
-            } else if wish && spots::can_begin(kernel, context.machine.rip) {
-                let meeting = &mut kernel.replica.env_mut().meeting;
-                meeting.worth.begin(sys::monotonic());
-                meeting.coupler.begin();
-            } else {
-                look_after(later);
+            if !begins(kernel, context, wish, later) {
+                if kernel.replica.env_mut().meeting.is_there_often() {
+                    count_no_more(kernel, context);
+                }
                 return Outcome::GoOn;
             }
         }
         Doing::Nothing => {}
     }
     drive(kernel, context)
+}
+
+/// Does this replica, of which no attempt is under way, take part in one from here on? It may wish
+/// to begin one, or to be interrupted once more after so many ns.
+fn begins(kernel: &mut Kernel, context: &mut UContext, wish: bool, later: u64) -> bool {
+    let boards = boards(places(kernel));
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.settle_members();
+    let wanted = meeting.coupler.is_wanted(&boards);
+    look_after(later);
+    if !wanted && !wish {
+        return false;
+    }
+    // Code is looked at as it was mapped.
+    if !uproot(kernel, context) {
+        look_after(LOOK_NS);
+        return false;
+    }
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if wanted {
+        meeting.coupler.join(&boards);
+        return true;
+    }
+    let can = spots::can_begin(kernel, context.machine.rip);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    match can {
+        true => {
+            meeting.worth.begin(sys::monotonic());
+            meeting.coupler.begin();
+        }
+        false => meeting.milestone.forget(),
+    }
+    can
 }
 
 /// This replica goes to a target: is it known to be beyond it, or so near that it needs the stub?
@@ -485,6 +520,12 @@ fn where_it_is(kernel: &mut Kernel, context: &UContext) -> (bool, bool) {
         return (false, false);
     }
     meeting.note_registers(now, context);
+    if meeting
+        .counted()
+        .is_before(&meeting.coupler.target().counted)
+    {
+        return (false, false);
+    }
     match meeting.correct(now) {
         Some(ahead) => (ahead < -BEYOND_NS, ahead < NEAR_NS),
         None => (false, false),
@@ -506,6 +547,7 @@ pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let at = meeting.site.place().expect("it is there");
     context.machine.rip = at;
+    meeting.note_landed();
     let runs = matches!(meeting.doing, Doing::Running { .. });
     if runs
         && meeting.visits.are_on()
@@ -559,6 +601,7 @@ pub(crate) fn mark(kernel: &mut Kernel) {
     note(kernel);
     let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.end_milestone();
     meeting.steps_made.count(events);
     meeting.hints.forget();
     meeting.moved = true;

@@ -15,6 +15,7 @@ use rcoe_core::coupling::Stamp;
 
 use crate::arch::frames::UContext;
 use crate::coupling::site::Spot;
+use crate::coupling::stub::Stops;
 use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::protocol::meeting::going::set_stepping;
@@ -40,6 +41,8 @@ const PAUSE_OF_TICKS: u8 = 8;
 /// How far the owner is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// It goes to where visits are counted.
+    Counted,
     /// It may be in a loop.
     Inside,
     /// It goes to the last place that it has found.
@@ -87,10 +90,15 @@ impl Outward {
     };
 
     /// The way for this phase begins anew if that is another one than the last.
-    fn begin(&mut self, phase: Stamp) {
+    fn begin(&mut self, phase: Stamp, is_counted: bool) {
         if self.phase != phase {
             *self = Self {
                 phase,
+                stage: if is_counted {
+                    Stage::Counted
+                } else {
+                    Stage::Inside
+                },
                 vain: self.vain,
                 misses: self.misses,
                 ..Self::NONE
@@ -113,6 +121,10 @@ impl Outward {
 
     /// It has not come to where it went.
     fn has_not_come(&mut self) {
+        if self.stage == Stage::Counted {
+            (self.stage, self.levels, self.until) = (Stage::Inside, 0, 0);
+            return;
+        }
         let again = self.vain == Some(self.going_to);
         self.misses = if again { self.misses + 1 } else { 1 };
         self.vain = Some(self.going_to);
@@ -147,7 +159,8 @@ pub(super) fn stop(kernel: &mut Kernel) {
 pub(super) fn go(kernel: &mut Kernel, context: &mut UContext) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let phase = meeting.coupler.stamp();
-    meeting.outward.begin(phase);
+    let is_counted = meeting.milestone.place().is_some();
+    meeting.outward.begin(phase, is_counted);
     match far(kernel, context.machine.rip) {
         Some(spot) => leave(kernel, context, &spot),
         None => go_to_next(kernel, context),
@@ -159,6 +172,7 @@ fn far(kernel: &mut Kernel, rip: u64) -> Option<Spot> {
     let outward = &kernel.replica.env().meeting.outward;
     let stage = outward.stage;
     let spot = match stage {
+        Stage::Counted => spots::at(kernel, kernel.replica.env().meeting.milestone.place()?),
         Stage::Inside => spots::behind_loop(kernel, rip),
         Stage::Back => spots::at(kernel, outward.found?),
         Stage::Next => None,
@@ -169,19 +183,20 @@ fn far(kernel: &mut Kernel, rip: u64) -> Option<Spot> {
         true => PAUSE_OF_TICKS,
         false => PAUSE,
     };
-    let goes = stage == Stage::Back || !meeting.outward.avoids(spot.at(), pause);
+    let goes = stage != Stage::Inside || !meeting.outward.avoids(spot.at(), pause);
     goes.then_some(spot)
 }
 
 /// Goes to a place behind a loop.
 fn leave(kernel: &mut Kernel, context: &mut UContext, spot: &Spot) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
-    if !meeting.plant(spot, None) {
+    if !meeting.plant(spot, Stops::First) {
         meeting.outward.stage = Stage::Next;
         return go_to_next(kernel, context);
     }
     meeting.resume(context);
     let far = match meeting.has_ticks() {
+        _ if meeting.outward.stage == Stage::Counted => FAR_NS.max(meeting.milestone.way()),
         true => FAR_NS,
         false => way(meeting.coupler.lag()),
     };
@@ -229,7 +244,7 @@ fn go_to_next(kernel: &mut Kernel, context: &mut UContext) -> bool {
             meeting.coupler.placed();
             return false;
         }
-        Some(Next::At(spot)) if meeting.plant(&spot, None) => {
+        Some(Next::At(spot)) if meeting.plant(&spot, Stops::First) => {
             meeting.resume(context);
         }
         Some(Next::Call) => {}

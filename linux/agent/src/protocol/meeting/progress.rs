@@ -97,7 +97,7 @@ impl Meeting {
     pub(super) fn want(&mut self, wanted: &Wanted<'_>) -> bool {
         let began = cpu_now();
         let toll = self.toll(began);
-        counter::add_visits(self.site.visits());
+        self.add_visits();
         if !self.site.want(wanted) {
             return false;
         }
@@ -110,6 +110,12 @@ impl Meeting {
         true
     }
 
+    /// The stub's count begins anew.
+    fn add_visits(&mut self) {
+        counter::add_visits(self.site.visits());
+        self.milestone.add_visits(&self.site);
+    }
+
     /// Takes the stub out, and that time from what counts.
     pub(crate) fn take_out(&mut self) {
         if !self.site.is_planted() {
@@ -117,7 +123,7 @@ impl Meeting {
         }
         let began = cpu_now();
         let toll = self.toll(began);
-        counter::add_visits(self.site.visits());
+        self.add_visits();
         self.site.take_out();
         self.leave_out(toll);
         if let Doing::Running { since, .. } = &mut self.doing {

@@ -101,6 +101,15 @@ pub(super) fn at(kernel: &Kernel, at: u64) -> Option<Spot> {
     spot.filter(|spot| !is_counted(kernel, spot))
 }
 
+/// The place for a jump at this address, in code that was mapped to be executed only.
+pub(super) fn in_mapped_code(kernel: &Kernel, at: u64) -> Option<Spot> {
+    let spot = with_surroundings(kernel, at, |around| match window(at, around) {
+        Ok(window) if around.made.is_none() && is_private(at) => Some(Spot::Jump(window)),
+        _ => None,
+    });
+    spot.flatten()
+}
+
 /// Are visits counted to an instruction there? They would be so twice, or not at all.
 fn is_counted(kernel: &Kernel, spot: &Spot) -> bool {
     counter::instruction(kernel.control).is_some_and(|counted| spot.takes(counted))

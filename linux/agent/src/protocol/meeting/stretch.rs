@@ -1,4 +1,5 @@
-//! What a counter of the processor tells on the way to a target ([`crate::coupling::counter`]).
+//! What counts tell on the way to a target: those of the processor ([`crate::coupling::counter`]),
+//! or of visits to a place in a loop ([`crate::protocol::meeting::milestone`]).
 //!
 //! A replica that was before the target, had the stub stand from there on, and is behind it by its
 //! count, never has the state that it looks for: its run ends at once, and the reports say so.
@@ -12,9 +13,12 @@ use crate::coupling::counter;
 use crate::protocol::meeting::Meeting;
 
 impl Meeting {
-    /// Where the interrupted program is, by its branches since the last point.
+    /// Where the interrupted program is, by what is counted since the last point.
     pub(super) fn counted(&self) -> Counted {
-        counter::counted(self.site.visits())
+        match self.visits_since_point() {
+            Some(counted) => counted,
+            None => counter::counted(self.site.visits()),
+        }
     }
 
     /// From here on this run is stopped if it comes to the target. It may go on behind a place at

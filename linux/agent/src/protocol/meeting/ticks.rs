@@ -5,6 +5,10 @@
 //! runs from the last vote or point: there all replicas were compared. The primary begins; one that
 //! has been hit so that it does not is noticed by the others, who begin a tick later.
 //!
+//! Where it is counted how far replicas have come since a point
+//! ([`crate::protocol::meeting::milestone`]), the first point behind a vote comes sooner: up to
+//! there only CPU time tells who is ahead, and the less of it the better.
+//!
 //! Contract: with ticks an attempt without agreement is a verdict, so it ends soon, and not before
 //! budgets have grown far beyond what replicas that are well need ([`rcoe_core::coupling::Pace`]).
 //!
@@ -50,6 +54,10 @@ fn phases(replicas: u32) -> u8 {
     PHASES + u8::try_from(replicas).expect("few replicas")
 }
 
+/// The part of a tick after which the first point behind a vote is due, if it is counted from
+/// there.
+const FIRST: u64 = 4;
+
 /// When all last compared, as far as this replica has noticed.
 pub(super) struct Ticks {
     /// CPU time of a tick in ns, or 0 for none.
@@ -58,6 +66,9 @@ pub(super) struct Ticks {
     votes: u64,
     /// CPU time then.
     since: u64,
+    /// There is to be a point soon, from which it is counted.
+    counts: bool,
+    is_first: bool,
 }
 
 impl Ticks {
@@ -66,6 +77,8 @@ impl Ticks {
             tick: control.tick_ns.load(Ordering::Relaxed),
             votes: 0,
             since: 0,
+            counts: control.milestones.load(Ordering::Relaxed) != 0,
+            is_first: true,
         }
     }
 
@@ -73,9 +86,9 @@ impl Ticks {
         self.tick != 0
     }
 
-    /// All have compared, at this CPU time.
+    /// All have compared, at a point, at this CPU time.
     pub(super) const fn begin(&mut self, now: u64) {
-        self.since = now;
+        (self.since, self.is_first) = (now, false);
     }
 
     /// Is a tick over, after so many votes?
@@ -85,10 +98,14 @@ impl Ticks {
 
     const fn is_due_at(&mut self, now: u64, votes: u64, is_primary: bool) -> bool {
         if self.votes != votes {
-            (self.votes, self.since) = (votes, now);
+            (self.votes, self.since, self.is_first) = (votes, now, true);
         }
-        let ticks = if is_primary { 1 } else { 2 };
-        now.saturating_sub(self.since) >= self.tick.saturating_mul(ticks)
+        let due = match is_primary {
+            true if self.counts && self.is_first => self.tick / FIRST,
+            true => self.tick,
+            false => self.tick.saturating_mul(2),
+        };
+        now.saturating_sub(self.since) >= due
     }
 }
 
@@ -96,13 +113,17 @@ impl Ticks {
 mod tests {
     use super::*;
 
+    const TICKS: Ticks = Ticks {
+        tick: 100,
+        votes: 0,
+        since: 0,
+        counts: false,
+        is_first: true,
+    };
+
     #[test]
     fn a_tick_begins_at_the_last_vote_or_point() {
-        let mut ticks = Ticks {
-            tick: 100,
-            votes: 0,
-            since: 0,
-        };
+        let mut ticks = TICKS;
         assert!(!ticks.is_due_at(99, 0, true));
         assert!(ticks.is_due_at(100, 0, true));
         assert!(!ticks.is_due_at(120, 1, true), "there was a vote");
@@ -115,12 +136,24 @@ mod tests {
 
     #[test]
     fn others_begin_if_the_primary_does_not() {
-        let mut ticks = Ticks {
-            tick: 100,
-            votes: 0,
-            since: 0,
-        };
+        let mut ticks = TICKS;
         assert!(!ticks.is_due_at(199, 0, false));
         assert!(ticks.is_due_at(200, 0, false));
+    }
+
+    #[test]
+    fn what_is_counted_from_comes_soon_after_a_vote() {
+        let mut ticks = Ticks {
+            counts: true,
+            ..TICKS
+        };
+        assert!(!ticks.is_due_at(24, 0, true));
+        assert!(!ticks.is_due_at(25, 0, false), "the primary begins");
+        assert!(ticks.is_due_at(25, 0, true));
+        ticks.begin(30);
+        assert!(!ticks.is_due_at(129, 0, true));
+        assert!(ticks.is_due_at(130, 0, true));
+        assert!(!ticks.is_due_at(140, 1, true), "there was a vote");
+        assert!(ticks.is_due_at(165, 1, true));
     }
 }

@@ -148,10 +148,11 @@ fn search(kernel: &mut Kernel, context: &mut UContext) {
             kernel.replica.env_mut().meeting.stood_still(began);
         }
     }
-    let meeting = &kernel.replica.env().meeting;
+    let meeting = &mut kernel.replica.env_mut().meeting;
     if meeting.site.is_planted() {
         meeting.pass(context);
     }
+    meeting.check_milestone();
 }
 
 #[cfg(test)]
