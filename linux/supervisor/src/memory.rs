@@ -221,7 +221,7 @@ impl Memory {
         control
             .tick_ns
             .store(settings.tick.map_or(0, nanoseconds), Relaxed);
-        tell_places(control, settings.places);
+        tell_places(control, settings);
         control.scenes.store(settings.scenes().into(), Relaxed);
         control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
@@ -495,13 +495,15 @@ fn store_path(path: &Path, words: &[AtomicU64], length: &AtomicU32) -> Result<()
 }
 
 /// What is counted between points.
-fn tell_places(control: &Control, places: Places) {
+fn tell_places(control: &Control, settings: &Settings) {
+    let places = settings.places;
     let (kind, event) = match places {
         Places::Counter(it) => (it.kind + 1, it.event),
         Places::States | Places::Milestones => (0, 0),
     };
     control.counter.store(kind, Relaxed);
     control.counter_event.store(event, Relaxed);
-    let milestones = places == Places::Milestones;
+    // Slices are short: there a stub at each would cost more than it tells.
+    let milestones = settings.tick.is_some() && places == Places::Milestones;
     control.milestones.store(milestones.into(), Relaxed);
 }
