@@ -220,6 +220,10 @@ pub struct Report {
     pub points: [AtomicU64; 2],
     /// Phases that these took, and the most that one took.
     pub phases: [AtomicU64; 2],
+    /// Time that attempts took which this replica took part in, in ns, and the part of that for
+    /// which the last replica was behind the first when they began: it would have to be caught up
+    /// with anyway.
+    pub attempts_ns: [AtomicU64; 2],
     /// Points from which branches or visits were counted, and targets that were passed, as counts
     /// tell.
     pub counted: [AtomicU64; 2],

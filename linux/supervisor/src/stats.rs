@@ -96,6 +96,14 @@ impl Stats {
         rows.push(("points not agreed on", column(&|report| &report.points[1])));
         rows.push((PHASES, column(&|report| &report.phases[0])));
         rows.push((MOST_PHASES, column(&|report| &report.phases[1])));
+        rows.push((
+            "going to points: ns",
+            column(&|report| &report.attempts_ns[0]),
+        ));
+        rows.push((
+            "of these behind: ns",
+            column(&|report| &report.attempts_ns[1]),
+        ));
         rows.push(("points counted from", column(&|report| &report.counted[0])));
         rows.push(("targets passed", column(&|report| &report.counted[1])));
         rows.push(("waits: yielded", column(&|report| &report.yields)));

@@ -29,6 +29,7 @@ use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::reading::Reading;
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
 use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places, placing, spots};
+use crate::sys;
 
 /// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
 /// in which one stands takes tens of times as long.
@@ -136,6 +137,10 @@ fn count_attempt(kernel: &Kernel, agreed: bool) {
     let [all, most] = &report.phases;
     count(all, phases);
     count(most, phases.saturating_sub(most.load(Ordering::Relaxed)));
+    let meeting = &kernel.replica.env().meeting;
+    let [all, behind] = &report.attempts_ns;
+    count(all, sys::monotonic().saturating_sub(meeting.came_at));
+    count(behind, meeting.coupler.lag());
 }
 
 fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {

@@ -148,6 +148,8 @@ pub(crate) struct Meeting {
     party: Party,
     /// The changes that attempts know of.
     settled: u64,
+    /// When it came to the attempt that is under way.
+    came_at: u64,
     /// CPU time at the last point.
     base: u64,
     /// The time at the last call; or whether there was one since the last look, where a clock at
@@ -205,6 +207,7 @@ impl Meeting {
             searched_from: Counted::default(),
             party: Party::new(who.members),
             settled: 0,
+            came_at: 0,
             base: 0,
             marked: 0,
             moved: false,
@@ -496,6 +499,7 @@ fn begins(kernel: &mut Kernel, context: &mut UContext, wish: bool, later: u64) -
     }
     let meeting = &mut kernel.replica.env_mut().meeting;
     if wanted {
+        meeting.came_at = sys::monotonic();
         meeting.coupler.join(&boards);
         return true;
     }
@@ -503,7 +507,8 @@ fn begins(kernel: &mut Kernel, context: &mut UContext, wish: bool, later: u64) -
     let meeting = &mut kernel.replica.env_mut().meeting;
     match can {
         true => {
-            meeting.worth.begin(sys::monotonic());
+            meeting.came_at = sys::monotonic();
+            meeting.worth.begin(meeting.came_at);
             meeting.coupler.begin();
         }
         false => meeting.milestone.forget(),

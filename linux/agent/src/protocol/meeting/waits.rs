@@ -57,6 +57,7 @@ impl LinuxEnv {
         self.meeting.marked = sys::monotonic();
         if self.meeting.coupler.is_idle() {
             self.meeting.settle_members();
+            self.meeting.came_at = self.meeting.marked;
             self.meeting.coupler.join(&boards);
         }
         let _ = self.step_at_call(&boards);
