@@ -118,7 +118,7 @@ pub fn poke(pid: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// How the line of `maps` with the agent's code begins: the linker aligns it.
-pub const AGENT_CODE: &str = "6f0000040000-";
+pub const AGENT_CODE: &str = "6f0000050000-";
 
 /// Start and end of the first line of `maps` that holds all of `words`.
 ///

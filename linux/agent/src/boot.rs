@@ -11,6 +11,7 @@ use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{AGENT_BOOTSTRAP, AGENT_TEXT, Control, GATE_CLOSED, PAGE, Phase};
 
+use crate::arch::cpuid;
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
 use crate::arch::rseq;
@@ -170,10 +171,11 @@ pub(crate) fn allow_cores(group: usize, all: ReplicaSet) {
 fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start: Start) -> ! {
     become_replica(0, id.index());
     let own = report(0, id.index());
-    crate::arch::delivery::measure();
+    // Answers are kept: some are asked for several times, and by the program again.
+    crate::arch::delivery::measure(cpuid::answer);
     crate::arch::digest::measure();
-    crate::coupling::state::measure();
-    crate::arch::saved::measure();
+    crate::coupling::state::measure(cpuid::answer);
+    crate::arch::saved::measure(cpuid::answer);
     install_kernel(id, count, image, start);
     crate::sched::turns::take_slice(kernel::kernel());
     kernel::kernel().limits.hand_to_host();

@@ -35,7 +35,7 @@ fn text_of(word: u64) -> Option<String> {
     let named = |request: Option<&'static Request>| {
         request.map_or_else(
             || format!("{argument:#x}"),
-            |it| format!("{} ({argument:#x})", it.name),
+            |it| format!("{} ({argument:#x})", it.name()),
         )
     };
     let low = u32::try_from(argument).unwrap_or(0);

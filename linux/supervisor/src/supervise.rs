@@ -82,10 +82,7 @@ fn root_team(settings: &Settings, memory: Memory, group: Group, pid: u32) -> Tea
 }
 
 fn open_window(settings: &Settings, observer: &mut dyn Observer) -> Result<Window, RunError> {
-    let (window, metrics, warning) = Window::open(settings)?;
-    if let Some(text) = warning {
-        observer.warning(&text);
-    }
+    let (window, metrics) = Window::open(settings)?;
     if let Some(address) = metrics {
         observer.event(&Event::Metrics {
             address: address.to_string(),
@@ -113,7 +110,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     block_all_signals();
     default_child_signal();
     let inherited = Inherited::get();
-    let window = open_window(settings, observer)?;
+    let mut window = open_window(settings, observer)?;
     let notifier = open_notifier(settings, observer);
     let debugger = debugging::open(settings, observer)?;
     can_signal_by_descriptor().doing("signalling by a descriptor of a process (pidfd)")?;
@@ -123,15 +120,20 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     memory.set(|control| &control.pid, pid);
     let signals = SignalFd::all().doing("collecting signals")?;
     let bell = Arc::new(memory.doorbell().doing("mapping the doorbell")?);
-    let guardian = Guardian::new().doing("starting the guardian")?;
     let mut reaper = Reaper::new(settings.gdb.is_some());
     let group = Group::start(settings, &memory, inherited)?;
     let root = root_team(settings, memory, group, pid);
     let mut family = Family::new(root, Arc::clone(&bell));
-    // It comes to its work while the first replica comes to its own.
+    // What the first replica needs not is done while it comes to its work.
+    let guardian = Guardian::new()
+        .doing("starting the guardian")
+        .inspect_err(|_| reaper.end(&mut family.teams))?;
     let doorman = Doorman::start(bell)
         .doing("listening to the doorbell")
         .inspect_err(|_| reaper.end(&mut family.teams))?;
+    if let Some(text) = window.enter(settings) {
+        observer.warning(&text);
+    }
     let mut run = Run {
         settings,
         debugger,

@@ -2,6 +2,7 @@
 
 use crate::columns;
 use crate::model::{Call, Request, Table};
+use crate::pools::Pools;
 use crate::signature::{self, Param};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,8 +13,9 @@ pub(crate) fn table(table: &Table) -> Result<String, String> {
     calls.sort_by_key(|(_, call)| call.nr);
     let mut out = specials(table);
     out += &tables(table);
+    let mut pools = Pools::default();
     for (name, rows) in &table.requests {
-        out += &requests(name, rows).map_err(|e| format!("requests.{name}: {e}"))?;
+        out += &requests(name, rows, &mut pools).map_err(|e| format!("requests.{name}: {e}"))?;
     }
     let _ = writeln!(
         out,
@@ -22,11 +24,13 @@ pub(crate) fn table(table: &Table) -> Result<String, String> {
     let _ = writeln!(out, "static CALLS: [Syscall; {}] = [", calls.len());
     let mut resolved = Resolutions::new(&calls);
     for (name, call) in &calls {
-        out += &one_call(call, table, &mut resolved).map_err(|e| format!("`{name}`: {e}"))?;
+        out += &one_call(call, table, &mut resolved, &mut pools)
+            .map_err(|e| format!("`{name}`: {e}"))?;
     }
     out += "];\n";
     out += &resolved.render();
-    out += &words(&calls)?;
+    out += &words(&calls, &mut pools)?;
+    out += &pools.render();
     out += &slots(&calls);
     out += &notes(&calls);
     out += &facts(table);
@@ -89,7 +93,7 @@ fn special(handler: Option<&String>) -> String {
     format!("Special::{}", handler.map_or("None".into(), |h| camel(h)))
 }
 
-/// The names of the tables of requests.
+/// The names of the tables of requests, and their rows.
 fn tables(table: &Table) -> String {
     let mut out = String::from(
         "/// The tables of requests.\n\
@@ -98,11 +102,21 @@ fn tables(table: &Table) -> String {
     for name in table.requests.keys() {
         let _ = writeln!(out, "/// Of `{name}`.\n{},", camel(name));
     }
-    out + "}\n"
+    out += "}\nimpl Table {\n/// Its rows, by code.\n#[must_use]\n\
+            pub const fn rows(self) -> &'static [Request] {\nmatch self {\n";
+    for name in table.requests.keys() {
+        let (variant, rows) = (camel(name), name.to_ascii_uppercase());
+        let _ = writeln!(out, "Self::{variant} => &{rows}_ROWS,");
+    }
+    out + "}\n}\n}\n"
 }
 
 /// One table of requests, sorted by code for binary search.
-fn requests(name: &str, rows: &BTreeMap<String, Request>) -> Result<String, String> {
+fn requests(
+    name: &str,
+    rows: &BTreeMap<String, Request>,
+    pools: &mut Pools,
+) -> Result<String, String> {
     let mut rows: Vec<_> = rows.iter().collect();
     rows.sort_by_key(|(_, row)| row.code);
     let upper = name.to_ascii_uppercase();
@@ -118,17 +132,19 @@ fn requests(name: &str, rows: &BTreeMap<String, Request>) -> Result<String, Stri
         let facts = columns::render(&r.facts, &[]).map_err(|e| format!("`{name}`: {e}"))?;
         let _ = writeln!(
             out,
-            "Request {{ code: {}, name: {name:?}, class: Class::{:?}, arg: {arg}, \
+            "Request {{ code: {}, name: {}, class: Class::{:?}, arg: {arg}, \
              repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, \
-             facts: &{facts}, reason: {:?} }},",
+             facts: {}, reason: {} }},",
             r.code,
+            pools.text(name),
             r.class,
             r.repeatable,
             r.blocking,
             r.quiet,
             special(r.handler.as_ref()),
             r.straight,
-            r.reason
+            pools.columns(facts),
+            pools.text(&r.reason)
         );
     }
     Ok(out + "];\n")
@@ -160,7 +176,12 @@ impl Resolutions {
     }
 }
 
-fn one_call(c: &Call, table: &Table, resolved: &mut Resolutions) -> Result<String, String> {
+fn one_call(
+    c: &Call,
+    table: &Table,
+    resolved: &mut Resolutions,
+    pools: &mut Pools,
+) -> Result<String, String> {
     let params = signature::parse(&c.args)?;
     let mut kinds = Vec::new();
     for p in &params {
@@ -174,7 +195,7 @@ fn one_call(c: &Call, table: &Table, resolved: &mut Resolutions) -> Result<Strin
     Ok(format!(
         "Syscall {{ nr: {}, class: Class::{:?}, args: [{}], nargs: {}, \
          pointers: pointers(&[{}]), output_if: {output_if}, requests: {requests}, \
-         repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, facts: &{}, \
+         repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, facts: {}, \
          resolved: {at} }},\n",
         c.nr,
         c.class,
@@ -186,21 +207,24 @@ fn one_call(c: &Call, table: &Table, resolved: &mut Resolutions) -> Result<Strin
         c.quiet,
         special(c.handler.as_ref()),
         c.straight,
-        columns::render(&c.facts, &params)?
+        pools.columns(columns::render(&c.facts, &params)?)
     ))
 }
 
 /// What is said of the calls to people, in their order.
-fn words(calls: &[(&String, &Call)]) -> Result<String, String> {
+fn words(calls: &[(&String, &Call)], pools: &mut Pools) -> Result<String, String> {
     let mut out = format!("pub(crate) static WORDS: [Words; {}] = [\n", calls.len());
     for (name, call) in calls {
         let params = signature::parse(&call.args).map_err(|e| format!("`{name}`: {e}"))?;
         let mut names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
         names.resize(6, "");
+        let names: Vec<String> = names.iter().map(|name| pools.text(name)).collect();
         let _ = writeln!(
             out,
-            "Words {{ name: {name:?}, params: {names:?}, reason: {:?} }},",
-            call.reason
+            "Words {{ name: {}, params: [{}], reason: {} }},",
+            pools.text(name),
+            names.join(", "),
+            pools.text(&call.reason)
         );
     }
     Ok(out + "];\n")
@@ -242,7 +266,7 @@ fn select(
     resolved.all.extend((0..count).map(with));
     Ok(format!(
         "Some(Requests {{ table: Table::{name}, selector: {selector}, data: {data:?}, \
-         errno: {}, rows: &{rows}_ROWS, resolved: {first} }})",
+         errno: {}, resolved: {first} }})",
         s.errno
     ))
 }
@@ -250,16 +274,13 @@ fn select(
 /// The array that `entry` indexes.
 fn slots(calls: &[(&String, &Call)]) -> String {
     let last = calls.last().map_or(0, |(_, c)| c.nr);
-    let mut out = format!(
-        "static SLOTS: [Option<&Syscall>; {}] = [\n",
-        usize::from(last) + 1
-    );
+    let mut out = format!("static SLOTS: [u16; {}] = [\n", usize::from(last) + 1);
     for nr in 0..=last {
         match calls.iter().position(|(_, c)| c.nr == nr) {
             Some(at) => {
-                let _ = writeln!(out, "Some(&CALLS[{at}]),");
+                let _ = writeln!(out, "{at},");
             }
-            None => out += "None,\n",
+            None => out += "u16::MAX,\n",
         }
     }
     out + "];\n"

@@ -8,6 +8,7 @@ mod check;
 mod columns;
 mod emit;
 mod model;
+mod pools;
 mod signature;
 
 use std::path::Path;

@@ -173,6 +173,13 @@ impl Arg {
         self.width().canonical(raw)
     }
 
+    /// The same without regard to its sign.
+    #[inline]
+    #[must_use]
+    pub const fn cut(self, raw: u64) -> u64 {
+        self.width().cut(raw)
+    }
+
     /// By which [`Arg::canonical`] goes, decided.
     #[must_use]
     pub(crate) const fn width(self) -> Width {

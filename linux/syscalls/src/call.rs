@@ -1,6 +1,7 @@
 //! The description of one system call.
 
 use crate::arg::{Width, nested, paths, pointers, reading, widths, writing};
+use crate::text::Text;
 use crate::{
     Arg, Descriptors, Facts, Offset, Opens, Outgoing, Request, Requests, Special, Time, Valid,
 };
@@ -61,8 +62,8 @@ pub struct Syscall {
     pub special: Special,
     /// Common, and made without detours by a lone replica while nothing rare is under way.
     pub straight: bool,
-    /// What else is known of it.
-    pub facts: &'static Facts,
+    /// The number of what else is known of it.
+    pub(crate) facts: u16,
     /// The number of the resolved call, if neither condition nor request changes it.
     pub(crate) resolved: u16,
 }
@@ -70,9 +71,9 @@ pub struct Syscall {
 /// What is said of a call to people. It stands apart, so that the agent does not carry it.
 #[derive(Debug)]
 pub(crate) struct Words {
-    pub(crate) name: &'static str,
-    pub(crate) params: [&'static str; 6],
-    pub(crate) reason: &'static str,
+    pub(crate) name: Text,
+    pub(crate) params: [Text; 6],
+    pub(crate) reason: Text,
 }
 
 /// A buffer of bytes, or of structures, that a call writes.
@@ -253,19 +254,37 @@ impl Syscall {
     /// Its name in the kernel's headers.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.words().name
+        self.words().name.get()
     }
 
     /// The names of its arguments, for reports; empty past the last.
     #[must_use]
-    pub fn params(&self) -> &'static [&'static str; 6] {
-        &self.words().params
+    pub fn params(&self) -> [&'static str; 6] {
+        self.words().params.map(Text::get)
+    }
+
+    /// What else is known of it.
+    #[must_use]
+    pub const fn facts(&self) -> &'static Facts {
+        &crate::table::COLUMNS[self.facts as usize]
     }
 
     /// Why it is not supported; empty if it is.
     #[must_use]
     pub fn reason(&self) -> &'static str {
-        self.words().reason
+        self.words().reason.get()
+    }
+
+    /// The kind of argument `i`, given the raw arguments: that of the row of
+    /// [`Syscall::requests`], where that has a say. For those who ask for nothing else: the records
+    /// of [`Syscall::resolve`] are full of pointers.
+    #[must_use]
+    pub fn kind(&self, i: usize, raw: &[u64; 6]) -> Arg {
+        let requests = self
+            .requests
+            .filter(|it| it.data.map(usize::from) == Some(i));
+        let row = requests.and_then(|it| it.select(raw));
+        row.map_or(self.args[i], |row| row.arg)
     }
 
     /// What this call is, given its raw arguments: applies [`Syscall::output_if`] and the row of
@@ -326,11 +345,11 @@ impl Resolved {
             blocking: call.blocking,
             quiet: call.quiet,
             special: call.special,
-            straight: call.straight && !acts_on_open(class, call.facts),
-            plain: plain(&call.args, call.special, call.facts),
-            noted: noted(call.facts),
-            timeout: timeout(&call.args, call.special, call.facts),
-            facts: call.facts,
+            straight: call.straight && !acts_on_open(class, call.facts()),
+            plain: plain(&call.args, call.special, call.facts()),
+            noted: noted(call.facts()),
+            timeout: timeout(&call.args, call.special, call.facts()),
+            facts: call.facts(),
             errno: match &call.requests {
                 Some(requests) => requests.errno,
                 None => ENOSYS,
@@ -364,10 +383,10 @@ impl Resolved {
             quiet: row.quiet,
             special: row.special,
             straight: row.straight,
-            plain: plain(&args, row.special, row.facts),
-            noted: noted(row.facts),
-            timeout: timeout(&args, row.special, row.facts),
-            facts: row.facts,
+            plain: plain(&args, row.special, row.facts()),
+            noted: noted(row.facts()),
+            timeout: timeout(&args, row.special, row.facts()),
+            facts: row.facts(),
             ..Self::of(call, row.class)
         }
     }

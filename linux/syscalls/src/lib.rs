@@ -21,6 +21,7 @@ mod facts;
 mod file;
 mod request;
 mod table;
+mod text;
 
 pub use arg::{Arg, Valid};
 pub use call::{Buffer, Class, OutputIf, Resolved, Sent, Syscall};

@@ -1,5 +1,6 @@
 //! Calls that are many calls in one: `ioctl`, `fcntl`, `prctl`, `lseek`.
 
+use crate::text::Text;
 use crate::{Arg, Class, Facts, Special, Table};
 
 /// One request of such a call. Fields as in [`crate::Syscall`].
@@ -8,7 +9,7 @@ pub struct Request {
     /// The number that selects it.
     pub code: u32,
     /// Its name in the C headers.
-    pub name: &'static str,
+    pub(crate) name: Text,
     /// Its class.
     pub class: Class,
     /// The kind of the argument at [`Requests::data`].
@@ -23,10 +24,10 @@ pub struct Request {
     pub special: Special,
     /// Common, and made without detours by a lone replica while nothing rare is under way.
     pub straight: bool,
-    /// What else is known of it.
-    pub facts: &'static Facts,
+    /// The number of what else is known of it.
+    pub(crate) facts: u16,
     /// Why it is not supported; empty if it is.
-    pub reason: &'static str,
+    pub(crate) reason: Text,
 }
 
 /// Where a call's requests are listed and which arguments they concern.
@@ -40,19 +41,43 @@ pub struct Requests {
     pub data: Option<u8>,
     /// What a refused request fails with: the kernel's word for one that it does not know.
     pub errno: u16,
-    /// The rows, by code.
-    pub rows: &'static [Request],
     /// The number of the first of the resolved calls, which come in the order of the rows.
     pub(crate) resolved: u16,
 }
 
+impl Request {
+    /// Its name in the C headers.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// What else is known of it.
+    #[must_use]
+    pub const fn facts(&self) -> &'static Facts {
+        &crate::table::COLUMNS[self.facts as usize]
+    }
+
+    /// Why it is not supported; empty if it is.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason.get()
+    }
+}
+
 impl Requests {
+    /// The rows, by code.
+    #[must_use]
+    pub const fn rows(&self) -> &'static [Request] {
+        self.table.rows()
+    }
+
     /// The row that raw arguments select.
     #[inline]
     #[must_use]
     pub fn select(&self, raw: &[u64; 6]) -> Option<&'static Request> {
         let code = Arg::Uint.canonical(raw[usize::from(self.selector)]);
-        find(self.rows, u32::try_from(code).ok()?)
+        find(self.rows(), u32::try_from(code).ok()?)
     }
 
     /// The number of the resolved call that raw arguments select; without one the call stays as it
@@ -60,7 +85,7 @@ impl Requests {
     #[inline]
     pub(crate) fn resolve(&self, raw: &[u64; 6]) -> Option<u16> {
         let code = Arg::Uint.canonical(raw[usize::from(self.selector)]);
-        let at = position(self.rows, u32::try_from(code).ok()?)?;
+        let at = position(self.rows(), u32::try_from(code).ok()?)?;
         u16::try_from(at).ok().map(|at| self.resolved + at)
     }
 }

@@ -3,6 +3,7 @@
 use crate::arg::pointers;
 use crate::call::Words;
 use crate::request::find;
+use crate::text::Text;
 use crate::{
     Arg, Class, Content, Descriptors, Facts, File, Ids, Moves, Offset, Opens, Outgoing, OutputIf,
     Place, Position, Request, Requests, Resolved, Sigpipe, Size, Stream, Syscall, Takeover,
@@ -16,10 +17,8 @@ include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 #[inline]
 #[must_use]
 pub fn entry(nr: u64) -> Option<&'static Syscall> {
-    SLOTS
-        .get(usize::try_from(nr & 0xffff_ffff).ok()?)
-        .copied()
-        .flatten()
+    let at = SLOTS.get(usize::try_from(nr & 0xffff_ffff).ok()?)?;
+    CALLS.get(usize::from(*at))
 }
 
 /// The call number `nr`, if it is one that is made straight whatever its arguments.
@@ -38,9 +37,11 @@ pub const fn straight_if(nr: usize) -> Option<&'static Resolved> {
     if nr >= SLOTS.len() {
         return None;
     }
-    let Some(call) = SLOTS[nr] else {
+    let at = SLOTS[nr] as usize;
+    if at >= CALLS.len() {
         return None;
-    };
+    }
+    let call = &CALLS[at];
     let resolved = &RESOLVED[call.resolved as usize];
     if call.requests.is_none() && resolved.straight {
         Some(resolved)

@@ -95,7 +95,7 @@ fn arguments_are_counted_and_named() {
 #[test]
 fn refusals_say_why_and_the_agent_has_code_for_the_rest() {
     let rows = [IOCTL, FCNTL, PRCTL, LSEEK].into_iter().flatten();
-    let rows = rows.map(|r| (r.name, r.class, r.special, r.reason));
+    let rows = rows.map(|r| (r.name(), r.class, r.special, r.reason()));
     for (name, class, special, reason) in ALL
         .iter()
         .map(|c| (c.name(), c.class, c.special, c.reason()))
@@ -294,7 +294,7 @@ fn request_codes_are_those_of_libc() {
     ];
     for (name, code) in ioctls {
         assert_eq!(
-            u32::try_from(code).ok().and_then(ioctl).map(|r| r.name),
+            u32::try_from(code).ok().and_then(ioctl).map(|r| r.name()),
             Some(name)
         );
     }
@@ -309,10 +309,10 @@ fn command_codes_are_those_of_libc() {
         ("F_ADD_SEALS", libc::F_ADD_SEALS),
     ];
     for (name, code) in fcntls {
-        assert_eq!(fcntl(code.cast_unsigned()).map(|r| r.name), Some(name));
+        assert_eq!(fcntl(code.cast_unsigned()).map(|r| r.name()), Some(name));
     }
     assert_eq!(
-        prctl(libc::PR_SET_VMA.cast_unsigned()).map(|r| r.name),
+        prctl(libc::PR_SET_VMA.cast_unsigned()).map(|r| r.name()),
         Some("PR_SET_VMA")
     );
 }
@@ -330,8 +330,25 @@ fn encoded_sizes_agree_where_the_code_has_one() {
             _ => continue,
         };
         let encoded = (r.code >> 16) & 0x3fff;
-        if encoded != 0 && !exceptions.contains(&&r.name) {
-            assert_eq!(u32::from(size), encoded, "{}", r.name);
+        if encoded != 0 && !exceptions.contains(&&r.name()) {
+            assert_eq!(u32::from(size), encoded, "{}", r.name());
+        }
+    }
+}
+
+#[test]
+fn kinds_of_arguments_are_those_of_the_resolved_call() {
+    for call in ALL {
+        let rows = call.requests.map_or(&[][..], |it| it.rows());
+        let codes = rows.iter().map(|row| u64::from(row.code));
+        for code in codes.chain([0xdead_beef]) {
+            let raw = call.requests.map_or([0; 6], |it| {
+                let mut raw = [0; 6];
+                raw[usize::from(it.selector)] = code;
+                raw
+            });
+            let kinds = std::array::from_fn(|i| call.kind(i, &raw));
+            assert_eq!(kinds, call.resolve(&raw).args, "{} {code:#x}", call.name());
         }
     }
 }

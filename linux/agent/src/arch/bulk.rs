@@ -7,6 +7,7 @@ use core::arch::global_asm;
 
 use rcoe_core::{Checksum, SUM_LANES};
 
+use crate::arch::cpuid;
 use crate::arch::entry::{guarded_with, without_vectors};
 use crate::convert::low32;
 
@@ -14,6 +15,7 @@ unsafe extern "C" {
     fn rcoe_bulk_difference(a: u64, b: u64, len: u64) -> u64;
     fn rcoe_bulk_sums(from: *const u64, rows: u64, sums: *mut [[u64; SUM_LANES]; 2]);
     fn rcoe_bulk_marks(from: u64, marks: *mut u64, blocks: u64, values: *const Values) -> i64;
+    fn rcoe_bulk_pairs(from: u64, marks: *mut u64, blocks: u64, values: *const Pairs) -> i64;
     fn rcoe_bulk_leads(from: u64, blocks: u64, place: u32, bits: u32) -> u64;
 }
 
@@ -142,6 +144,49 @@ rcoe_bulk_marks:
     ret
     .size rcoe_bulk_marks, . - rcoe_bulk_marks
 
+    // The same for one first value, whatever the number of second ones: at rcx is how the second
+    // ones are told by the lower and by the upper half of a byte, then the lower half of each byte,
+    // and the first value, sixteen bytes of each.
+    .macro pair row
+    movdqu xmm\row, xmmword ptr [rdi + 16*\row]
+    movdqu xmm4, xmmword ptr [rdi + 16*\row + 1]
+    pcmpeqb xmm\row, xmm11
+    movdqa xmm5, xmm4
+    psrlw xmm5, 4
+    pand xmm4, xmm10
+    pand xmm5, xmm10
+    movdqa xmm6, xmm8
+    pshufb xmm6, xmm4
+    movdqa xmm7, xmm9
+    pshufb xmm7, xmm5
+    pand xmm6, xmm7
+    pcmpeqb xmm6, xmm12
+    pandn xmm6, xmm\row
+    .endm
+    .globl rcoe_bulk_pairs
+    .type rcoe_bulk_pairs, @function
+rcoe_bulk_pairs:
+    .irp n, 8,9,10,11
+    movdqu xmm\n, xmmword ptr [rcx + 16*\n - 128]
+    .endr
+    pxor xmm12, xmm12
+2:  pair 0
+    pmovmskb eax, xmm6
+    pair 1
+    bits 6, 16
+    pair 2
+    bits 6, 32
+    pair 3
+    bits 6, 48
+    mov qword ptr [rsi], rax
+    add rdi, 64
+    add rsi, 8
+    dec rdx
+    jnz 2b
+    xor eax, eax
+    ret
+    .size rcoe_bulk_pairs, . - rcoe_bulk_pairs
+
     // The first of rsi blocks of 64 bytes, from rdi on, in which four bytes anywhere would lead, as
     // the displacement of a branch that ends with them, into a window; rsi if there is none. The
     // window has a power of two of bytes, ecx is which; edx is where a displacement of 0 at rdi
@@ -255,6 +300,39 @@ impl Values {
     }
 }
 
+/// One first value, and the second ones told by a bit for each: a byte is one of them if a bit is
+/// set for both of its halves.
+#[repr(C)]
+struct Pairs {
+    lower: [u8; 16],
+    upper: [u8; 16],
+    half: [u8; 16],
+    first: [u8; 16],
+}
+
+impl Pairs {
+    fn new(first: u8, second: &[u8]) -> Self {
+        const HALF: u8 = 0xf;
+        let (mut lower, mut upper) = ([0; 16], [0; 16]);
+        for (number, value) in second.iter().enumerate() {
+            lower[usize::from(value & HALF)] |= 1 << number;
+            upper[usize::from(value >> 4)] |= 1 << number;
+        }
+        Self {
+            lower,
+            upper,
+            half: [HALF; 16],
+            first: [first; 16],
+        }
+    }
+}
+
+/// Can the processor look up bytes in a register? What it was asked for is asked by all replicas.
+fn looks_up() -> bool {
+    const SSSE3: u32 = 1 << 9;
+    cpuid::answer(1, 0)[2] & SSSE3 != 0
+}
+
 /// Marks in blocks of [`ROW`] bytes, from `from` on, those that have one of the first values and
 /// that one of the second values follows, if there are any: a bit each, a word for each block. With
 /// second values one byte more is read than the blocks have. False, and no mark is of use, if some
@@ -264,6 +342,33 @@ impl Values {
 ///
 /// If there are no first values, or more than six of both.
 pub(crate) fn mark(from: u64, first: &[u8], second: &[u8], marks: &mut [u64]) -> bool {
+    match *first {
+        [first] if !second.is_empty() && !marks.is_empty() && looks_up() => {
+            mark_pairs(from, first, second, marks)
+        }
+        _ => mark_each(from, first, second, marks),
+    }
+}
+
+/// The same, for a processor that can look up bytes.
+fn mark_pairs(from: u64, first: u8, second: &[u8], marks: &mut [u64]) -> bool {
+    extern "C" fn body(from: u64, marks: u64, blocks: u64, values: u64) -> i64 {
+        // SAFETY: as in `mark_each`.
+        unsafe { rcoe_bulk_pairs(from, marks as *mut u64, blocks, values as *const Pairs) }
+    }
+    assert!(second.len() < MOST);
+    let values = Pairs::new(first, second);
+    let words = [
+        from,
+        marks.as_mut_ptr() as u64,
+        marks.len() as u64,
+        (&raw const values) as u64,
+    ];
+    without_vectors(|| guarded_with(words, body)) == 0
+}
+
+/// The same, for any processor.
+fn mark_each(from: u64, first: &[u8], second: &[u8], marks: &mut [u64]) -> bool {
     extern "C" fn body(from: u64, marks: u64, blocks: u64, values: u64) -> i64 {
         // SAFETY: of the program it only reads, where a hole faults, which the guard catches. The
         // marks and the values are the caller's. Vector registers are kept meanwhile.
@@ -358,6 +463,35 @@ mod tests {
 
     #[test]
     fn each_byte_of_a_value_is_marked() {
+        are_marked(mark_each);
+        if std::is_x86_feature_detected!("ssse3") {
+            are_marked(|from, first, second, marks| match *first {
+                [first] if !(second.is_empty() || marks.is_empty()) => {
+                    mark_pairs(from, first, second, marks)
+                }
+                _ => mark_each(from, first, second, marks),
+            });
+        }
+    }
+
+    #[test]
+    fn each_byte_is_told_from_those_behind_which_a_value_stands() {
+        let code: Vec<u8> = (0..=255).flat_map(|second| [0x0f, second]).collect();
+        let seconds = [0xa2, 0xc7, 0x31, 0x01, 0xae];
+        let mut marks = vec![7; 7];
+        assert!(mark_pairs(code.as_ptr() as u64, 0x0f, &seconds, &mut marks));
+        let found = marks.iter().zip((0..).step_by(64));
+        let found = found.flat_map(|(mask, start)| bits(*mask).map(move |bit| start + bit));
+        let found: Vec<u64> = found.collect();
+        // A byte of the first value that follows itself is none.
+        let mut expected: Vec<u64> = seconds.iter().map(|it| 2 * u64::from(*it)).collect();
+        expected.retain(|at| *at < 448);
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    /// Tests what marks as [`mark`] does.
+    fn are_marked(mark_with: impl Fn(u64, &[u8], &[u8], &mut [u64]) -> bool) {
         // Of few values, so that pairs are frequent.
         let bytes: Vec<u8> = bytes(5 * 64 + 2).iter().map(|it| it % 7).collect();
         let seconds = [&[][..], &[3], &[0, 5, 6]];
@@ -366,7 +500,7 @@ mod tests {
             for first in [&[2][..], &[2, 6], &[0, 1, 5]] {
                 for blocks in 0..=5 {
                     let mut marks = vec![7; blocks];
-                    assert!(mark(code.as_ptr() as u64, first, second, &mut marks));
+                    assert!(mark_with(code.as_ptr() as u64, first, second, &mut marks));
                     for (at, pair) in code.windows(2).take(64 * blocks).enumerate() {
                         let marked = marks[at / 64] >> (at % 64) & 1 != 0;
                         let followed = second.is_empty() || second.contains(&pair[1]);

@@ -141,10 +141,16 @@ fn ask(leaf: u32, sub: u32) -> Answer {
     if trapped {
         let_through(true);
     }
-    let raw = core::arch::x86_64::__cpuid_count(leaf, sub);
+    let answer = machine(leaf, sub);
     if trapped {
         let_through(false);
     }
+    answer
+}
+
+/// What the machine says, while that does not trap.
+pub(crate) fn machine(leaf: u32, sub: u32) -> Answer {
+    let raw = core::arch::x86_64::__cpuid_count(leaf, sub);
     [raw.eax, raw.ebx, raw.ecx, raw.edx]
 }
 

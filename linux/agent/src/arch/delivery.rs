@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::arch::cpuid::Answer;
 use crate::arch::entry::{self, Cpu, TrapFrame, guarded};
 use crate::arch::frames::{SIGINFO_BYTES, SigContext, SigInfo, UContext};
 use crate::arch::mem_functions::copy_forward;
@@ -30,14 +31,14 @@ static EXTENDED_FEATURES: AtomicU64 = AtomicU64::new(0);
 /// Where in it the upper halves of the first 16 ZMM registers are.
 static ZMM_HALVES: AtomicU64 = AtomicU64::new(0);
 
-/// Asks the CPU how large the extended state is; before `cpuid` is trapped.
-pub(crate) fn measure() {
-    let leaf = core::arch::x86_64::__cpuid_count(0xd, 0);
-    EXTENDED_BYTES.store(u64::from(leaf.ebx), Ordering::Relaxed);
-    let features = u64::from(leaf.edx) << 32 | u64::from(leaf.eax);
+/// Asks by `cpuid` how large the extended state is.
+pub(crate) fn measure(cpuid: impl Fn(u32, u32) -> Answer) {
+    let [low, bytes, _, high] = cpuid(0xd, 0);
+    EXTENDED_BYTES.store(u64::from(bytes), Ordering::Relaxed);
+    let features = u64::from(high) << 32 | u64::from(low);
     EXTENDED_FEATURES.store(features, Ordering::Relaxed);
-    let zmm = core::arch::x86_64::__cpuid_count(0xd, ZMM.trailing_zeros());
-    ZMM_HALVES.store(u64::from(zmm.ebx), Ordering::Relaxed);
+    let [_, zmm, ..] = cpuid(0xd, ZMM.trailing_zeros());
+    ZMM_HALVES.store(u64::from(zmm), Ordering::Relaxed);
 }
 
 /// Size of the extended state.
@@ -255,6 +256,7 @@ pub(crate) fn pop_frame(frame: &mut TrapFrame) -> Result<UContext, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::cpuid;
 
     const ROOM: usize = 16 << 10;
     /// The lower halves of vector registers in an image.
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_unused_state_is_saved_as_a_used_one() {
-        measure();
+        measure(cpuid::machine);
         assert!(extended_bytes() <= ROOM as u64);
         let (mut unused, mut used) = (Area([0; ROOM]), Area([0; ROOM]));
         // SAFETY: aligned and large enough, the headers zeroed; what is loaded was saved before.
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn registers_without_upper_halves_are_known_to_have_none() {
-        measure();
+        measure(cpuid::machine);
         if EXTENDED_FEATURES.load(Ordering::Relaxed) & AVX == 0 {
             return;
         }

@@ -25,6 +25,7 @@ use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGSEGV};
 use rcoe_linux_abi::{MAX_REPLICAS, Note, StatClass};
 
 use crate::arch::branches::branches_into_each;
+use crate::arch::decoded::Decoded;
 use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
 use crate::arch::recognise::{self, Found, Wanted};
@@ -327,6 +328,7 @@ impl Batch {
     fn fill(&mut self, from: u64, code: Range<u64>) -> Option<u64> {
         self.count = 0;
         let mut candidates = Candidates::new(from..code.end);
+        let mut decoded = Decoded::new();
         loop {
             let at = match candidates.next(self.wanted) {
                 Next::At(at) => at,
@@ -343,7 +345,7 @@ impl Batch {
             if self.count + 1 >= Self::MOST {
                 return Some(at);
             }
-            match find(at, &code, self.wanted) {
+            match find(at, &code, self.wanted, &mut decoded) {
                 Some((begin, Found::Doubt)) => self.add_doubt(begin - code.start),
                 Some((begin, what)) => {
                     self.add(begin - code.start, what);
@@ -499,7 +501,7 @@ fn unpack(site: u64) -> (u64, Found) {
 }
 
 /// Is there really such an instruction at `at`, or one whose prefix is right before?
-fn find(at: u64, code: &Range<u64>, wanted: Wanted) -> Option<(u64, Found)> {
+fn find(at: u64, code: &Range<u64>, wanted: Wanted, decoded: &mut Decoded) -> Option<(u64, Found)> {
     let mut bytes = [0_u8; recognise::BEFORE + recognise::TRAIL];
     let low = at.saturating_sub(recognise::BEFORE as u64).max(code.start);
     let high = (at + recognise::TRAIL as u64).min(code.end);
@@ -510,7 +512,8 @@ fn find(at: u64, code: &Range<u64>, wanted: Wanted) -> Option<(u64, Found)> {
         return wanted.doubts().then_some((at, Found::Doubt));
     };
     let window = &bytes[..size(high - low)];
-    let (begin, what) = recognise::recognise(window, size(at - low), wanted)?;
+    decoded.start = low - code.start;
+    let (begin, what) = recognise::recognise(window, size(at - low), wanted, decoded)?;
     Some((low + begin as u64, what))
 }
 

@@ -6,6 +6,7 @@ mod clusters;
 mod code;
 pub(crate) mod context;
 pub(crate) mod cpuid;
+mod decoded;
 pub(crate) mod delivery;
 mod detour;
 mod detours;

@@ -17,6 +17,7 @@
 use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
+use crate::arch::decoded::{Decoded, Step};
 use crate::arch::search::effort;
 use crate::arch::{clusters, detour, saved};
 
@@ -143,23 +144,30 @@ pub(crate) fn is_candidate(pair: u16, wanted: Wanted) -> bool {
 
 /// Is there such an instruction at `at`, or one whose prefix is right before; and where does it
 /// begin? `code` has [`BEFORE`] bytes before and [`TRAIL`] from there, or begins or ends earlier
-/// because the mapping does.
-pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize, Found)> {
+/// because the mapping does. `decoded` knows where it begins.
+pub(crate) fn recognise(
+    code: &[u8],
+    at: usize,
+    wanted: Wanted,
+    decoded: &mut Decoded,
+) -> Option<(usize, Found)> {
     if wanted.counter && may_read_counter(code, at) || wanted.cpuid && may_be_cpuid(code, at) {
-        return judge(code, at);
+        return judge(code, at, decoded);
+    }
+    if !matches!(code[at..], [ESCAPE, 0xa2 | 0xc7 | 0xae, ..]) {
+        return None;
     }
     // Prefixes (operand size, REX) belong to the instruction.
-    for prefix in (0..PREFIXES).rev() {
-        let Some(position) = at.checked_sub(prefix) else {
-            continue;
-        };
+    let before = prefixes(code, at).len().min(PREFIXES - 1);
+    for prefix in (0..=before).rev() {
+        let position = at - prefix;
         let Some(what) = to_replace(&code[position..]) else {
             continue;
         };
         if what == Found::Cpuid && (prefix != 0 || wanted.no_cpuid) {
             continue;
         }
-        if is_sure(code, position) {
+        if is_sure(code, position, decoded) {
             return Some((position, what));
         }
     }
@@ -167,10 +175,10 @@ pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize
 }
 
 /// Is it plain that an instruction begins there?
-fn is_sure(code: &[u8], at: usize) -> bool {
-    let arriving = LEADS.iter().map(|lead| decodings(code, at, *lead));
-    let telling = arriving.into_iter().find(|it| it.is_enough());
-    telling.is_some_and(|it| it.is_sure()) && may_be_code(&code[at..])
+fn is_sure(code: &[u8], at: usize, decoded: &mut Decoded) -> bool {
+    let mut arriving = LEADS.iter().map(|lead| decodings(code, at, *lead, decoded));
+    let telling = arriving.find(|it| it.is_enough());
+    telling.is_some_and(|it| it.is_sure()) && may_be_code(code, at, decoded)
 }
 
 /// What the code begins with, if that is replaced.
@@ -259,24 +267,25 @@ const fn is_prefix(byte: u8) -> bool {
 }
 
 /// What of bytes that look like an instruction which may not be overlooked?
-fn judge(code: &[u8], at: usize) -> Option<(usize, Found)> {
+fn judge(code: &[u8], at: usize, decoded: &mut Decoded) -> Option<(usize, Found)> {
     let first = at - prefixes(code, at).len();
     for lead in LEADS {
-        let arriving = decodings(code, at, lead);
+        let arriving = decodings(code, at, lead, decoded);
         if !arriving.is_enough() {
             continue;
         }
         let there = arriving.there;
-        let prefixed = (first..at).any(|position| decodings(code, position, lead).there > 0);
+        let mut before = first..at;
+        let prefixed = before.any(|it| decodings(code, it, lead, decoded).there > 0);
         if there == 0 && !prefixed {
             return None;
         }
-        let sure = arriving.is_sure() && !prefixed && plausible(&code[at..], is_odd);
+        let sure = arriving.is_sure() && !prefixed && plausible(code, at, decoded);
         let found = exactly_at(code, at).filter(|_| sure);
         return Some((at, found.unwrap_or(Found::Doubt)));
     }
     // Neither what comes before nor what follows is code: data.
-    may_be_code(&code[at..]).then_some((at, Found::Doubt))
+    may_be_code(code, at, decoded).then_some((at, Found::Doubt))
 }
 
 fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
@@ -315,9 +324,9 @@ impl Arriving {
 /// Decodings from places so far before `position`.
 ///
 /// They soon fall into step, so only what one of them comes by is decoded, and once.
-fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
+fn decodings(code: &[u8], position: usize, lead: usize, decoded: &mut Decoded) -> Arriving {
     let lead = (lead + STARTS).min(position);
-    let code = &code[position - lead..];
+    let start = position - lead;
     let all = (lead + 1).min(STARTS);
     let mut reached = [false; BEFORE + 1];
     let mut next = [0; BEFORE + 1];
@@ -327,11 +336,9 @@ fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
         if !reached[at] {
             continue;
         }
-        let (to, is_sound) = match decode(&code[at..]) {
-            Some((opcode, len)) => (at + usize::from(len), !is_odd(opcode, code[at])),
-            None => (at + 1, false),
-        };
-        (next[at], sound[at]) = (to, is_sound);
+        let step = decoded.at(code, start + at, step);
+        let to = at + usize::from(step.len);
+        (next[at], sound[at]) = (to, step.is_sound);
         if to < lead {
             reached[to] = true;
         }
@@ -350,31 +357,38 @@ fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
 }
 
 /// Does what follows look like compiled code, rather than like data between functions?
-fn plausible(code: &[u8], is_strange: impl Fn(Opcode, u8) -> bool) -> bool {
-    let mut at = 0;
+fn plausible(code: &[u8], mut at: usize, decoded: &mut Decoded) -> bool {
     while at + 16 < code.len() {
-        let Some((opcode, len)) = decode(&code[at..]) else {
-            return false;
-        };
-        if is_strange(opcode, code[at]) {
+        let step = decoded.at(code, at, step);
+        if !step.is_sound {
             return false;
         }
-        at += usize::from(len);
+        at += usize::from(step.len);
     }
     true
 }
 
 /// Could it be code, up to the end of a function?
-fn may_be_code(code: &[u8]) -> bool {
-    let mut at = 0;
+fn may_be_code(code: &[u8], mut at: usize, decoded: &mut Decoded) -> bool {
     while at + 16 < code.len() {
-        match decode(&code[at..]) {
-            Some((Opcode::RETURN | Opcode::JMP | Opcode::UD2, _)) => return true,
-            Some((opcode, len)) if !is_odd(opcode, code[at]) => at += usize::from(len),
-            _ => return false,
+        let step = decoded.at(code, at, step);
+        if step.ends || !step.is_sound {
+            return step.ends;
         }
+        at += usize::from(step.len);
     }
     true
+}
+
+/// What the code begins with.
+fn step(code: &[u8]) -> Step {
+    let decoded = decode(code);
+    let ends = [Opcode::RETURN, Opcode::JMP, Opcode::UD2];
+    Step {
+        len: decoded.map_or(1, |(_, len)| len),
+        is_sound: decoded.is_some_and(|(opcode, _)| !is_odd(opcode, code[0])),
+        ends: decoded.is_some_and(|(opcode, _)| ends.contains(&opcode)),
+    }
 }
 
 /// The same, of which an assembler or a rare turn of a compiler may have one or another.
@@ -463,7 +477,7 @@ mod tests {
         let found = candidates.filter_map(|at| {
             let low = at.saturating_sub(BEFORE);
             let window = &code[low..(at + TRAIL).min(code.len())];
-            let (place, what) = recognise(window, at - low, wanted)?;
+            let (place, what) = recognise(window, at - low, wanted, &mut Decoded::new())?;
             let distance = (low + place).wrapping_sub(begin);
             Some((distance, what))
         });
@@ -513,7 +527,7 @@ mod tests {
             }
             let position = [7, 42, 161, 200][round / 4 % 4];
             for lead in LEADS {
-                let Arriving { there, by } = decodings(&code, position, lead);
+                let Arriving { there, by } = decodings(&code, position, lead, &mut Decoded::new());
                 assert_eq!(
                     (there, by),
                     each_by_itself(&code, position, lead),
@@ -585,7 +599,7 @@ mod tests {
                     let window = &table[low..(at + TRAIL).min(table.len())];
                     let pair = u16::from_le_bytes([table[at], table[at + 1]]);
                     let candidate = is_candidate(pair, wanted);
-                    candidate.then(|| recognise(window, at - low, wanted))?
+                    candidate.then(|| recognise(window, at - low, wanted, &mut Decoded::new()))?
                 });
                 let found: Vec<_> = found.filter(|it| it.1 != Found::Doubt).collect();
                 assert_eq!(found, [], "{bytes:x?} {wanted:?}");
@@ -682,7 +696,7 @@ mod tests {
             let mut code = CODE.repeat(30);
             code.extend_from_slice(cut);
             let low = code.len() - cut.len() - BEFORE;
-            let found = recognise(&code[low..], BEFORE, ALL);
+            let found = recognise(&code[low..], BEFORE, ALL, &mut Decoded::new());
             assert_eq!(found, Some((BEFORE, Found::Doubt)), "{cut:x?}");
         }
     }
@@ -735,7 +749,7 @@ mod tests {
                 counts[0] += 1;
                 let low = at.saturating_sub(BEFORE);
                 let window = &bytes[low..(at + TRAIL).min(bytes.len())];
-                match recognise(window, at - low, ALL) {
+                match recognise(window, at - low, ALL, &mut Decoded::new()) {
                     Some((_, Found::Counter(_))) => counts[1] += 1,
                     Some(_) => counts[2] += 1,
                     None => {}

@@ -37,10 +37,11 @@ pub(super) use crate::memory::nearby::{jump, patch};
 
 /// Most sites that are known, and slots of the table that finds them (a power of two).
 const SITES: usize = 1024;
-/// Hits after which a site is rewritten.
-///
-/// Looking for branches costs about as much as a hundred dispatched calls.
+/// Hits after which a site is rewritten at the earliest.
 const HOT: u64 = 64;
+/// Code that is searched for branches in the time of a dispatched call: in a large library the
+/// search takes as long as a hundred of them.
+const SEARCHED: u64 = 16 << 10;
 /// Bytes of one stub.
 const STUB: u64 = STUB_BYTES;
 /// Bytes of one stub area.
@@ -222,11 +223,18 @@ impl Rewriter {
         };
         if site.hits != u64::MAX {
             site.hits += 1;
-            if site.hits >= HOT {
+            let hits = site.hits;
+            if hits >= HOT && self.is_worth(after, hits) {
                 self.heat(after, sites);
             }
         }
         self.translate(after)
+    }
+
+    /// Have so many hits taken as long as looking for branches would?
+    fn is_worth(&self, after: u64, hits: u64) -> bool {
+        let lengths = self.code.around(after).map(|code| code.end - code.start);
+        lengths.sum::<u64>() / SEARCHED <= hits
     }
 
     /// Where to go on instead of `rip`, if a rewritten site has overwritten that place.
@@ -461,7 +469,9 @@ impl Stub {
 #[cfg(test)]
 mod tests {
     use crate::arch::code::Mappings;
-    use crate::arch::rewrite::{AREAS, Place, Rewriter, SITES, Site, is_after, is_before};
+    use crate::arch::rewrite::{
+        AREAS, HOT, Place, Rewriter, SEARCHED, SITES, Site, is_after, is_before,
+    };
     use crate::lifetime::{PerProgram as _, Program};
 
     impl Rewriter {
@@ -503,6 +513,16 @@ mod tests {
             let cmp: &[u8] = &[0x48, 0x3d, constant, 0xf0, 0xff, 0xff];
             assert!(is_after(&around(&[syscall, (16, cmp)])));
         }
+    }
+
+    #[test]
+    fn large_code_is_searched_after_more_hits() {
+        let mut rewriter = Box::new(Rewriter::UNUSED);
+        rewriter.add_code(0x10000, 100 * SEARCHED);
+        rewriter.add_code(0x1000_0000, SEARCHED);
+        assert!(!rewriter.is_worth(0x10010, 99));
+        assert!(rewriter.is_worth(0x10010, 100));
+        assert!(rewriter.is_worth(0x1000_0010, HOT));
     }
 
     #[test]

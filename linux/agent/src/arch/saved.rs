@@ -19,8 +19,8 @@
 //! x87 nor vectors or masks.
 
 use core::arch::global_asm;
-use core::arch::x86_64::__cpuid_count;
 
+use crate::arch::cpuid::Answer;
 use crate::arch::detour::{JUMP, STUB, plain};
 use crate::arch::rewrite::jump;
 use crate::one_thread::OneThread;
@@ -43,13 +43,13 @@ unsafe extern "C" {
 static COMPONENTS: OneThread<[[u32; 3]; OTHERS.len() + 2]> =
     OneThread::new([[0; 3]; OTHERS.len() + 2]);
 
-/// Asks the processor where components lie; before `cpuid` traps.
-pub(crate) fn measure() {
+/// Asks by `cpuid` where components lie.
+pub(crate) fn measure(cpuid: impl Fn(u32, u32) -> Answer) {
     // SAFETY: one kernel thread, before the program starts; nobody keeps a reference.
     let components = unsafe { &mut *COMPONENTS.get() };
     let others = OTHERS.map(|number| {
-        let it = __cpuid_count(0xd, number);
-        [1 << number, it.ebx, it.eax / 8]
+        let [bytes, start, ..] = cpuid(0xd, number);
+        [1 << number, start, bytes / 8]
     });
     let known = others.into_iter().filter(|[.., words]| *words != 0);
     for (place, component) in components.iter_mut().zip([SSE].into_iter().chain(known)) {
@@ -248,6 +248,7 @@ impl Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::cpuid;
     use crate::memory::nearby::{map_area, patch};
 
     const AREA: u64 = rcoe_linux_abi::PAGE;
@@ -343,7 +344,7 @@ mod tests {
             told: [0; 3],
         });
         saved.area[LOADED..].copy_from_slice(&loaded);
-        measure();
+        measure(cpuid::machine);
         // SAFETY: the function was just written, and keeps to the convention.
         let run: extern "C" fn(*mut u8, u64) = unsafe { core::mem::transmute(area) };
         let start = &raw mut *saved;

@@ -11,6 +11,7 @@
 #[cfg(test)]
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::arch::cpuid::Answer;
 use crate::arch::entry::Cpu;
 #[cfg(test)]
 use crate::arch::entry::Registers;
@@ -143,10 +144,10 @@ pub(crate) fn layout() -> &'static Layout {
     unsafe { &*LAYOUT.get() }
 }
 
-/// Asks the processor once and for all; before `cpuid` traps.
-pub(crate) fn measure() {
+/// Asks by `cpuid` once and for all.
+pub(crate) fn measure(cpuid: impl Fn(u32, u32) -> Answer) {
     // SAFETY: nobody has a reference yet, as nothing runs but the start of the first replica.
-    unsafe { *LAYOUT.get() = Layout::measure() };
+    unsafe { *LAYOUT.get() = Layout::measure(cpuid) };
 }
 
 impl Layout {
@@ -158,21 +159,20 @@ impl Layout {
         components: [[0; 2]; Self::MOST],
     };
 
-    /// Asks the processor.
-    pub(crate) fn measure() -> Self {
-        use core::arch::x86_64::__cpuid_count as cpuid;
-        let all = cpuid(0xd, 0);
+    /// Asks by `cpuid`.
+    pub(crate) fn measure(cpuid: impl Fn(u32, u32) -> Answer) -> Self {
+        let [_, all, ..] = cpuid(0xd, 0);
         let features = enabled();
         let mut components = [[0; 2]; Self::MOST];
         for (number, component) in (0_u32..).zip(&mut components).skip(2) {
             if features & 1 << number != 0 {
-                let it = cpuid(0xd, number);
-                *component = [size(it.ebx.into()), size(it.eax.into())];
+                let [bytes, start, ..] = cpuid(0xd, number);
+                *component = [size(start.into()), size(bytes.into())];
             }
         }
         Self {
             features,
-            bytes: size(all.ebx.into()),
+            bytes: size(all.into()),
             components,
         }
     }
@@ -345,6 +345,7 @@ pub(crate) fn first_word(one: &[u8], other: &[u8]) -> Option<(usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::cpuid;
 
     fn general() -> General {
         let mut registers = [0; GENERAL];
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(LAYOUT.source(160 + 24), vector(1, 16, 8));
         assert_eq!(LAYOUT.source(576 + 40), vector(2, 32, 24));
         assert_eq!(LAYOUT.source(832), None);
-        let here = Layout::measure();
+        let here = Layout::measure(cpuid::machine);
         assert!(here.bytes() >= COMPONENTS && here.bytes() <= Extended::ROOM);
     }
 }

@@ -101,9 +101,9 @@ pub struct Seen {
 /// The call with this number and these registers.
 fn call_of(number: u64, general: &[u64; GENERAL]) -> CallSeen {
     let raw = ARGUMENTS.map(|at| general[at]);
-    let known = rcoe_linux_syscalls::entry(number).map(|call| call.resolve(&raw));
-    let count = known.map_or(6, |call| usize::from(call.call.nargs));
-    let argument = |at| known.map_or(raw[at], |call| call.cut(at, &raw));
+    let known = rcoe_linux_syscalls::entry(number);
+    let count = known.map_or(6, |call| usize::from(call.nargs));
+    let argument = |at| known.map_or(raw[at], |call| call.kind(at, &raw).cut(raw[at]));
     CallSeen {
         number,
         name: rcoe_linux_syscalls::name(number),

@@ -46,14 +46,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Binds what the settings ask for; also returns the address for scrapers and a warning.
+    /// Binds the address for scrapers, if the settings ask for one; also returns it.
     ///
     /// # Errors
     ///
-    /// If the address for scrapers cannot be bound. The socket for `rcoe top` is an amenity.
-    pub(crate) fn open(
-        settings: &Settings,
-    ) -> Result<(Self, Option<MetricsAddress>, Option<String>), RunError> {
+    /// If it cannot be bound.
+    pub(crate) fn open(settings: &Settings) -> Result<(Self, Option<MetricsAddress>), RunError> {
         let mut listeners = Vec::new();
         let mut bound = None;
         if let Some(address) = &settings.metrics {
@@ -62,26 +60,38 @@ impl Window {
             bound = Some(listener.address().map_err(wrong)?);
             listeners.push(listener);
         }
-        let mut warning = None;
-        if let Some(folder) = &settings.jobs {
-            match jobs::enter(folder) {
-                Ok(listener) => listeners.push(listener),
-                Err(error) => {
-                    let folder = folder.display();
-                    warning = Some(format!(
-                        "rcoe top will not find this run: {folder}: {error}"
-                    ));
-                }
-            }
-        }
         let window = Self {
             start: Instant::now(),
             started_at: seconds_of(SystemTime::now()),
             listeners: Arc::new(listeners),
-            jobs: settings.jobs.clone(),
+            jobs: None,
             board: None,
         };
-        Ok((window, bound, warning))
+        Ok((window, bound))
+    }
+
+    /// Lets `rcoe top` find this run, if the settings say so; or returns a warning, since that is
+    /// an amenity.
+    ///
+    /// # Panics
+    ///
+    /// If somebody has been answered already.
+    pub(crate) fn enter(&mut self, settings: &Settings) -> Option<String> {
+        self.jobs.clone_from(&settings.jobs);
+        let folder = self.jobs.as_ref()?;
+        match jobs::enter(folder) {
+            Ok(listener) => {
+                let listeners = Arc::get_mut(&mut self.listeners);
+                listeners.expect("nobody is served").push(listener);
+                None
+            }
+            Err(error) => {
+                let folder = folder.display();
+                Some(format!(
+                    "rcoe top will not find this run: {folder}: {error}"
+                ))
+            }
+        }
     }
 
     /// What the loop must poll for reading before it calls [`Self::attend`].

@@ -1,12 +1,11 @@
 //! The birth of the starter, the process from which all replicas are made.
 
+use core::ffi::{c_int, c_void};
 use std::ffi::{CStr, CString, OsString};
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::vec::Vec;
+use std::{io, vec};
 
 use super::birth::Inherited;
 use super::bootstrap::Image;
@@ -15,6 +14,9 @@ use super::signals::{set_disposition, set_mask};
 unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
+
+/// Words of the stack that the child has until it executes; it calls a few functions deep.
+const STACK_WORDS: usize = 4096;
 
 /// How to start the starter.
 #[derive(Debug)]
@@ -32,14 +34,18 @@ pub struct Starter<'a> {
 }
 
 impl Starter<'_> {
-    /// Forks and executes the image: address-space randomisation off if the host lets us, every
-    /// signal blocked, `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this
-    /// process dies. The environment is passed on, but for what is hidden. Returns the process
-    /// id; the caller reaps it.
+    /// Makes a process that executes the image: address-space randomisation off if the host lets
+    /// us, every signal blocked, `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed
+    /// when this process dies. The environment is passed on, but for what is hidden. Returns the
+    /// process id; the caller reaps it. Blocks all signals of the calling thread, as the supervisor
+    /// has done anyway.
+    ///
+    /// Until then the child has our memory, of which a fork would copy the page table, and each
+    /// page that either of us writes next.
     ///
     /// # Errors
     ///
-    /// Whatever fork or exec failed with, or `InvalidInput` for an argument with a zero byte.
+    /// Whatever clone or exec failed with, or `InvalidInput` for an argument with a zero byte.
     pub fn spawn(self) -> io::Result<u32> {
         let args = self
             .args
@@ -59,14 +65,11 @@ impl Starter<'_> {
             inherited: self.inherited,
             // SAFETY: getpid cannot fail and touches no memory.
             parent: unsafe { libc::getpid() },
+            failure: None,
         };
-        let mut command = Command::new("rcoe-agent");
-        // SAFETY: between fork and exec, `run` makes only system calls and allocates nothing.
-        unsafe { command.pre_exec(move || Err(birth.run())) };
-        // Child drops without waiting: the supervisor's loop reaps.
-        let child = command.spawn()?;
+        let child = birth.begin();
         drop(args);
-        Ok(child.id())
+        child
     }
 }
 
@@ -96,7 +99,7 @@ fn environment(hidden: &[&str]) -> Vec<*const libc::c_char> {
     found
 }
 
-/// All the child needs between fork and exec, prepared so that it allocates nothing.
+/// All the child needs until it executes, prepared so that it allocates nothing.
 struct Birth {
     image: RawFd,
     argv: Vec<*const libc::c_char>,
@@ -104,16 +107,43 @@ struct Birth {
     keep: Vec<RawFd>,
     inherited: Inherited,
     parent: libc::pid_t,
+    /// What kept the child from executing.
+    failure: Option<io::Error>,
 }
 
-// SAFETY: the pointers lead into strings that `spawn` keeps alive until the child has executed, or
-// into the environment; nobody writes them.
-unsafe impl Send for Birth {}
-// SAFETY: as above; shared access only reads.
-unsafe impl Sync for Birth {}
-
 impl Birth {
-    /// Turns the forked child into the starter; returns only the error that prevented it.
+    /// Makes the child, and goes on when it has executed or ended.
+    fn begin(&mut self) -> io::Result<u32> {
+        set_mask(u64::MAX);
+        let mut stack = vec![0_u128; STACK_WORDS / 2];
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: the stack is the child's alone, and both it and `self` stay until the child has
+        // executed or ended, since this thread stands still until then. The child catches no signal
+        // since it inherits a mask that blocks all, makes only system calls and allocates nothing;
+        // of libc's it touches `errno`, which nobody reads across this call.
+        let pid = unsafe {
+            libc::clone(
+                be_born,
+                stack.as_mut_ptr_range().end.cast(),
+                flags,
+                (&raw mut *self).cast(),
+            )
+        };
+        let Ok(child) = u32::try_from(pid) else {
+            return Err(io::Error::last_os_error());
+        };
+        match self.failure.take() {
+            None => Ok(child),
+            Some(failure) => {
+                let mut status = 0;
+                // SAFETY: waits for our own child; the status is a valid place to write.
+                unsafe { libc::waitpid(pid, &raw mut status, 0) };
+                Err(failure)
+            }
+        }
+    }
+
+    /// Turns the child into the starter; returns only the error that prevented it.
     fn run(&mut self) -> io::Error {
         set_mask(u64::MAX);
         set_disposition(libc::SIGPIPE, self.inherited.ignores(13));
@@ -154,6 +184,15 @@ impl Birth {
         }
         io::Error::last_os_error()
     }
+}
+
+/// The child's life until it executes.
+extern "C" fn be_born(birth: *mut c_void) -> c_int {
+    // SAFETY: what `begin` has passed on, which nobody else touches meanwhile.
+    let birth = unsafe { &mut *birth.cast::<Birth>() };
+    birth.failure = Some(birth.run());
+    // SAFETY: ends this process without what others have set up for its end.
+    unsafe { libc::_exit(127) }
 }
 
 /// Has the process that is executed next get the same addresses each time, if the host lets it.

@@ -113,7 +113,7 @@ and all of them if they are of another process of the program.
 fn counts() -> String {
     let mut out = String::from("| class | calls | requests | who does it |\n|---|---:|---:|---|\n");
     let plain = |c: &&Syscall| c.requests.is_none();
-    let rows = || ALL.iter().filter_map(|c| c.requests).flat_map(|r| r.rows);
+    let rows = || ALL.iter().filter_map(|c| c.requests).flat_map(|r| r.rows());
     for (class, meaning) in CLASSES {
         let calls = ALL
             .iter()
@@ -210,7 +210,7 @@ fn remarks(
 }
 
 fn argument(c: &Syscall, i: usize) -> String {
-    let (name, kind) = (c.params()[i], kind(c.args[i], c.params()));
+    let (name, kind) = (c.params()[i], kind(c.args[i], &c.params()));
     if name == kind {
         format!("`{kind}`")
     } else {
@@ -283,7 +283,7 @@ fn request_table(c: &Syscall, requests: &Requests) -> String {
         Some(c.name()),
         "the index is wrong"
     );
-    for row in requests.rows {
+    for row in requests.rows() {
         out += &request_row(row);
     }
     out
@@ -296,7 +296,7 @@ fn request_row(r: &Request) -> String {
         r.quiet,
         r.special,
         r.straight,
-        &[r.reason],
+        &[r.reason()],
     );
     let arg = match r.arg {
         Arg::None => String::new(),
@@ -305,8 +305,8 @@ fn request_row(r: &Request) -> String {
     format!(
         "| {:#x} | `{}` | {} | {arg} | {} | {remarks} |\n",
         r.code,
-        r.name,
+        r.name(),
         word(r.class),
-        facts(r.name)
+        facts(r.name())
     )
 }

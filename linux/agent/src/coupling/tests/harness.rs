@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
 
+use crate::arch::cpuid;
 use crate::convert::size;
 use crate::coupling::emit::Code;
 use crate::coupling::patch::{self, Patch, Protection};
@@ -152,7 +153,7 @@ impl Fixture {
             area: map_area(text, AREA).expect("room near the code"),
             data: Box::new(Data::ZERO),
             patch: Patch::NONE,
-            layout: Layout::measure(),
+            layout: Layout::measure(cpuid::machine),
         }
     }
 
