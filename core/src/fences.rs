@@ -15,6 +15,8 @@
 //! [what is on the stream](crate::WaitFor::is_on_stream) passes such a barrier to
 //! [`Outbox::begin_sleep`](crate::Outbox::begin_sleep), and sleeps for a bounded time in any case.
 
+use core::hint::cold_path;
+
 use crate::primitive::{Ordering, compiler_fence, fence};
 
 /// Who issues the fence between a store and the look that follows it.
@@ -29,11 +31,14 @@ pub enum Fences {
 
 impl Fences {
     /// Between a ring and the look who sleeps.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn after_ring(self) {
-        match self {
-            Self::Each => fence(Ordering::SeqCst),
-            Self::Sleepers => compiler_fence(Ordering::SeqCst),
+        if self == Self::Each {
+            // Told apart at the call: where sleepers fence, that is not on the way.
+            cold_path();
+            fence(Ordering::SeqCst);
+        } else {
+            compiler_fence(Ordering::SeqCst);
         }
     }
 }

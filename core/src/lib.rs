@@ -63,6 +63,6 @@ pub use outcome::SPURIOUS_LIMIT;
 pub use posts::POSTS;
 pub use prompt::Meeting;
 pub use recorder::{RECORDED, WIDE};
-pub use replica::{ActionSet, Consumed, Env, Replica, Wait, Waited};
+pub use replica::{ActionSet, Consumed, Env, Placed, Replica, Wait, Waited};
 pub use ring::{Checksum, HEADER, MAX_RECORD, Place, Port, SUM_LANES};
 pub use trace::{Kind, Signature, Trace, digest, mix, words};

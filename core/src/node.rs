@@ -227,6 +227,10 @@ impl Node {
         assert!(members.contains(id), "a replica belongs to its own group");
         let own = port(ports, id);
         assert!(own.ring.len().is_power_of_two());
+        assert!(
+            u32::try_from(own.ring.len()).is_ok(),
+            "see `Port::start_of`"
+        );
         for member in members {
             assert!(
                 port(ports, member).ring.len() == own.ring.len(),

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::outbox::Outbox;
 use crate::primitive::Ordering;
 use crate::prompt::LONG;
-use crate::ring::{Checksum, HEADER, ONCE, Place, record_words, word_record};
+use crate::ring::{self, Checksum, HEADER, ONCE, Place, record_words, word_record};
 use crate::{MAX_RECORD, Port, ReplicaId, ReplicaSet};
 
 impl Node {
@@ -34,13 +34,14 @@ impl Node {
         !asleep.is_empty() && is_one_of(self.id, asleep)
     }
 
-    /// Arrives at a rendezvous; does the partner sleep on this replica's bell?
+    /// Arrives at a rendezvous: its round, and does the partner sleep on this replica's bell?
     #[inline(always)]
-    pub(crate) fn arrive_for(&mut self, own: &Outbox, partner: &Outbox) -> bool {
+    pub(crate) fn arrive_for(&mut self, own: &Outbox, partner: &Outbox) -> (u64, bool) {
         // The bell that tells of the arrival tells of the position, too.
         own.cursor.store(self.cursor, Ordering::Release);
         self.arrive_unheard(own);
-        self.ring_for(own, partner, Fences::Each)
+        let round = self.round;
+        (round, self.ring_for(own, partner, Fences::Each))
     }
 
     /// Primary: as [`Node::place`], with the own memory at hand.
@@ -69,6 +70,31 @@ impl Node {
         let asleep = self.ring_for(own, partner, self.fences);
         self.count_record(own);
         self.end_effect_in(own);
+        asleep
+    }
+
+    /// Primary: as [`Node::publish_for`] of the result of an effect that was announced just so, in
+    /// the place that was found last: nothing was published since.
+    #[inline(always)]
+    pub(crate) fn publish_effect_for(
+        &mut self,
+        own: &Outbox,
+        partner: &Outbox,
+        place: &Place<'_>,
+        (repeatable, checksum): (bool, Checksum),
+    ) -> bool {
+        let len = place.payload.len();
+        let signature = self.trace.signature();
+        let words = ring::header(self.records, !repeatable, signature, len, checksum);
+        for (cell, word) in place.header.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        self.cursor += record_words(len);
+        own.cursor.store(self.cursor, Ordering::Release);
+        let asleep = self.ring_for(own, partner, self.fences);
+        self.count_record(own);
+        self.effect = 0;
+        own.effect.store(0, Ordering::Release);
         asleep
     }
 
@@ -229,8 +255,18 @@ mod tests {
                     0 => primary.place(ports, len),
                     _ => primary.place_in(&first, len),
                 };
+                let effect = round % 7 == 0 && place.is_some();
                 let sum = place.as_ref().map(|place| fill(place, round));
-                if let (Some(place), Some(sum)) = (place, sum) {
+                if effect {
+                    let repeatable = round % 2 == 0;
+                    primary.begin_effect_in(first.outbox, repeatable);
+                    let (place, begins) = (place.expect("as said"), primary.cursor);
+                    let what = (repeatable, sum.expect("of the place"));
+                    primary.publish_effect_for(first.outbox, second.outbox, &place, what);
+                    assert!(primary.effect == 0 && primary.cursor == place.end);
+                    let header = first.header(begins).expect("a sane length");
+                    assert_eq!((header.len, header.once), (len, !repeatable));
+                } else if let (Some(place), Some(sum)) = (place, sum) {
                     if round % 3 == 0 {
                         primary.publish_at(ports, &place, sum);
                     } else {
@@ -295,10 +331,10 @@ mod tests {
         pair(|[mut one, mut other], ports| {
             let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
             for round in 0..10 {
-                assert!(!one.arrive_for(first.outbox, second.outbox));
+                assert!(!one.arrive_for(first.outbox, second.outbox).1);
                 assert!(!one.has_met_at(second.outbox), "nobody is there");
                 match round % 2 {
-                    0 => assert!(!other.arrive_for(second.outbox, first.outbox)),
+                    0 => assert!(!other.arrive_for(second.outbox, first.outbox).1),
                     _ => assert_eq!(other.try_meet(ports), crate::Meeting::Met),
                 }
                 assert!(one.has_met_at(second.outbox) && other.has_met_at(first.outbox));
@@ -316,7 +352,7 @@ mod tests {
             let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
             let bell = first.outbox.bell();
             assert!(second.outbox.begin_sleep(one.id, first.outbox, bell, || {}));
-            assert!(one.arrive_for(first.outbox, second.outbox));
+            assert!(one.arrive_for(first.outbox, second.outbox).1);
             let asleep = one.publish_word_for(&first, second.outbox, 1);
             assert_eq!(asleep, Some(true));
         });

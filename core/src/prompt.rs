@@ -79,11 +79,14 @@ impl Node {
     /// The same of a member with this outbox.
     #[inline(always)]
     pub(crate) fn has_met_at(&self, outbox: &Outbox) -> bool {
-        let ahead = outbox
-            .arrived
-            .load(Ordering::Acquire)
-            .wrapping_sub(self.round);
-        let slot = self.slot_of(self.round);
+        self.has_met_in(outbox, self.round)
+    }
+
+    /// The same where the present round is at hand.
+    #[inline(always)]
+    pub(crate) fn has_met_in(&self, outbox: &Outbox, round: u64) -> bool {
+        let ahead = outbox.arrived.load(Ordering::Acquire).wrapping_sub(round);
+        let slot = self.slot_of(round);
         ahead <= 1 && outbox.slots[slot].load(Ordering::Relaxed) == self.slots[slot]
     }
 

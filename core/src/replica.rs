@@ -10,7 +10,7 @@ use crate::prompt::Meeting;
 use crate::{Halt, Kind, Port, ReplicaId, ReplicaSet, Signature};
 
 pub use self::env::{Env, Wait, Waited};
-pub use self::stream::Consumed;
+pub use self::stream::{Consumed, Placed};
 
 /// How often a condition is tested again before a wait for it begins.
 const GLANCES: u32 = 4;
@@ -205,10 +205,11 @@ impl<'a, E: Env> Replica<'a, E> {
         let Some(partner) = self.partner else {
             return self.rendezvous_of_all();
         };
-        if self.node.arrive_for(self.own.outbox, partner.outbox) {
+        let (round, asleep) = self.node.arrive_for(self.own.outbox, partner.outbox);
+        if asleep {
             self.env.wake(self.own.outbox);
         }
-        let met = self.node.has_met_at(partner.outbox)
+        let met = self.node.has_met_in(partner.outbox, round)
             || self.glance(|node, _| node.has_met_at(partner.outbox));
         if met { Ok(()) } else { self.await_others() }
     }

@@ -189,15 +189,16 @@ impl<'a> Port<'a> {
         [&self.ring[start..start + first], &self.ring[..len - first]]
     }
 
-    /// Where in the ring the word at `position` is.
+    /// Where in the ring the word at `position` is: in half a word, so that the end of what begins
+    /// there is known not to overflow.
     #[inline]
     const fn start_of(&self, position: u64) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "masked to the ring's length"
+            reason = "masked to the ring's length, which half a word holds"
         )]
-        let start = position as usize & (self.ring.len() - 1);
-        start
+        let start = position as u32 & (self.ring.len() as u32).wrapping_sub(1);
+        start as usize
     }
 
     /// `N` cells from `position` on, if the ring holds them in one piece.
@@ -215,10 +216,8 @@ impl<'a> Port<'a> {
         len: usize,
     ) -> Option<(&'a [AtomicU64; HEADER], &'a [AtomicU64])> {
         let start = self.start_of(position);
-        self.ring
-            .get(start..)?
-            .get(..HEADER + len)?
-            .split_first_chunk()
+        let end = start.checked_add(HEADER + len)?;
+        self.ring.get(start..end)?.split_first_chunk()
     }
 
     /// The place of a record of `len` words at `position`, if the ring holds it in one piece.

@@ -20,6 +20,34 @@ pub enum Consumed {
     TakeOver,
 }
 
+/// The place of the next record, by which nothing else is published meanwhile.
+#[derive(Debug)]
+pub struct Placed<'r, 'a, E: Env> {
+    replica: &'r mut Replica<'a, E>,
+    partner: Port<'a>,
+    place: Place<'a>,
+}
+
+impl<'a, E: Env> Placed<'_, 'a, E> {
+    /// The cells of the payload.
+    #[must_use]
+    #[inline(always)]
+    pub const fn payload(&self) -> &'a [AtomicU64] {
+        self.place.payload()
+    }
+
+    /// Publishes the record, whose payload stands in its place, as the result of the effect that
+    /// was begun as `repeatable`, or not. `checksum`: of the words as they were found there.
+    #[inline(always)]
+    pub fn publish_effect(self, repeatable: bool, checksum: Checksum) {
+        let Replica { node, own, env, .. } = self.replica;
+        let what = (repeatable, checksum);
+        if node.publish_effect_for(own.outbox, self.partner.outbox, &self.place, what) {
+            env.wake(own.outbox);
+        }
+    }
+}
+
 impl<'a, E: Env> Replica<'a, E> {
     /// Primary: about to have the outside effect whose result is the next record. `repeatable`:
     /// twice is as good as once, so that a new primary may do it again.
@@ -130,6 +158,22 @@ impl<'a, E: Env> Replica<'a, E> {
     fn publish_at_to_all(&mut self, place: Place<'_>, checksum: Checksum) {
         self.node.publish_at(&self.ports, &place, checksum);
         self.wake_sleepers();
+    }
+
+    /// Primary of two: the place of the next record, of `len` words, as [`Replica::place`] has it.
+    /// None also if there are more replicas.
+    ///
+    /// # Panics
+    /// As [`Replica::publish`].
+    #[inline(always)]
+    pub fn place_for_partner(&mut self, len: usize) -> Option<Placed<'_, 'a, E>> {
+        let partner = self.partner?;
+        let place = self.node.place_in(&self.own, len)?;
+        Some(Placed {
+            replica: self,
+            partner,
+            place,
+        })
     }
 
     /// Primary: waits for room for a record of so many words.

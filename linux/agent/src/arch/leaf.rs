@@ -57,17 +57,22 @@ global_asm!(
     .globl rcoe_leaf_start
 rcoe_leaf_start:
 
-    // Each lane takes every other word; the last row may meet the one before it.
-    .macro lane state, word
+    // Each lane takes every other word; the last row may meet the one before it. At the end the
+    // product of one lane is not turned: the half in which it has most of its words' bits meets the
+    // one in which the other lane has fewest.
+    .macro product state, word
     xor \state, qword ptr [\word]
     imul \state, r8
+    .endm
+    .macro lane state, word
+    product \state, \word
     rol \state, 32
     .endm
     .macro row at
     lane rax, \at
     lane rdx, \at + 8
     lane rax, \at + 16
-    lane rdx, \at + 24
+    product rdx, \at + 24
     .endm
     .globl rcoe_leaf_digest
     .type rcoe_leaf_digest, @function
@@ -77,15 +82,12 @@ rcoe_leaf_digest:
     mov rdx, r8
     lea rcx, [rdi + rsi - 32]
 2:  row rdi
+    rol rdx, 32
     add rdi, 32
     cmp rdi, rcx
     jb 2b
     row rcx
-    imul rax, r8
-    rol rax, 32
     xor rax, rdx
-    imul rax, r8
-    rol rax, 32
     xor edx, edx
     ret
     .size rcoe_leaf_digest, . - rcoe_leaf_digest
@@ -124,32 +126,36 @@ rcoe_leaf_copy:
     ret
     .size rcoe_leaf_copy, . - rcoe_leaf_copy
 
-    // What is compared is found by other registers than what is copied. rdx and rsi become the
-    // checksum's two sums, which both begin as rcx; rcx is 0 at the end if all was the same.
+    // From the last pair of words to the first. What is compared, from the first to the last, is
+    // found by other registers than what is copied. rdx and rsi become the checksum's two sums,
+    // which both begin as rcx; rcx is 0 at the end if all was the same.
     .macro compare_word at
-    mov rdi, qword ptr [r9 + \at]
+    mov rdi, qword ptr [r9 + r11 + \at]
     add rdx, rdi
-    xor rdi, qword ptr [r8 + \at]
+    xor rdi, qword ptr [r8 + r11 + \at]
     add rsi, rdx
-    or rax, rdi
+    or rcx, rdi
     .endm
     .globl rcoe_leaf_put
     .type rcoe_leaf_put, @function
 rcoe_leaf_put:
-    mov r8, rsi
-    mov r9, rdi
-    copy_rows 3
-    lea r11, [rdi + 32]
+    lea r8, [rsi + rdx]
+    lea r9, [rdi + rdx]
+    mov r11, rdx
+    neg r11
+2:  mov rax, qword ptr [rsi + rdx - 16]
+    mov r10, qword ptr [rsi + rdx - 8]
+    mov qword ptr [rdi + rdx - 16], rax
+    mov qword ptr [rdi + rdx - 8], r10
+    sub rdx, 16
+    jnz 2b
     mov rdx, rcx
     mov rsi, rcx
-    xor eax, eax
+    xor ecx, ecx
 4:  compare_word 0
     compare_word 8
-    add r8, 16
-    add r9, 16
-    cmp r9, r11
-    jb 4b
-    mov rcx, rax
+    add r11, 16
+    jnz 4b
     ret
     .size rcoe_leaf_put, . - rcoe_leaf_put
 
@@ -318,20 +324,23 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len: usize) -> Option<()> {
     (faulted == 0).then_some(())
 }
 
+/// Bytes of two words.
+const PAIR: usize = 2 * size_of::<u64>();
+
 /// Cells that nobody reads yet, which hold an even number of words, and as many bytes as [`copy`]
 /// is for.
 #[derive(Clone, Copy)]
 pub(crate) struct Room<'a>(&'a [AtomicU64]);
 
 impl<'a> Room<'a> {
-    /// These cells, if they are so many.
-    #[inline]
-    pub(crate) fn of(cells: &'a [AtomicU64]) -> Option<Self> {
+    /// These cells, if they are so many, and hold so many bytes.
+    #[inline(always)]
+    pub(crate) fn of(cells: &'a [AtomicU64], bytes: usize) -> Option<Self> {
         const PAIRS: core::ops::RangeInclusive<usize> = 2..=32;
         const { assert!(*COPIED.start() == 32 && *COPIED.end() == 512) };
-        // Half a pair is the highest bit then.
-        let pairs = cells.len().rotate_right(1);
-        PAIRS.contains(&pairs).then_some(Self(cells))
+        // What is not a whole pair are the highest bits then.
+        let pairs = bytes.rotate_right(PAIR.trailing_zeros());
+        (PAIRS.contains(&pairs) && bytes == size_of_val(cells)).then_some(Self(cells))
     }
 
     /// Copies bytes of the program into the cells, as many as they hold, and compares what is there
@@ -376,6 +385,26 @@ mod tests {
                 bytes[at / 8] ^= 1 << (at % 8);
             }
             assert_eq!(digest(&bytes), healthy);
+        }
+        let words: Vec<u64> = (1..=32).map(|at| at * 0x0101_0203).collect();
+        for len in [4, 5, 8, 31, 32] {
+            let digest = |words: &[u64]| digest_of(words.as_ptr() as u64, 8 * len as u64).get();
+            let healthy = digest(&words);
+            for (first, second) in (0..len).flat_map(|it| (0..it).map(move |other| (it, other))) {
+                let mut other = words.clone();
+                other.swap(first, second);
+                assert_ne!(
+                    digest(&other),
+                    healthy,
+                    "{first} and {second} of {len} words"
+                );
+                for bit in 0..64 {
+                    let mut other = words.clone();
+                    other[first] ^= 1 << bit;
+                    other[second] ^= 1 << bit;
+                    assert_ne!(digest(&other), healthy, "bit {bit} of {first} and {second}");
+                }
+            }
         }
         assert_ne!(
             digest_of([0_u64; 9].as_ptr() as u64, 32).get(),
@@ -438,7 +467,7 @@ mod tests {
         let source: Vec<u64> = (1..=64).map(|at| at * 0x0101_0203).collect();
         for words in (4..=64).step_by(2) {
             let cells: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
-            let room = Room::of(&cells).expect("it is for so many");
+            let room = Room::of(&cells, 8 * words).expect("it is for so many");
             let found = room.put(source.as_ptr() as u64, 9);
             let expected = Checksum::EMPTY.add(9).add_all(&source[..words]);
             assert_eq!(found, Some(expected), "{words} words");
@@ -448,8 +477,10 @@ mod tests {
     #[test]
     fn room_is_an_even_number_of_words_and_neither_few_nor_many() {
         let cells: Vec<_> = (0..80).map(AtomicU64::new).collect();
-        let fits = |len: &usize| Room::of(&cells[..*len]).is_some();
+        let fits = |len: &usize| Room::of(&cells[..*len], 8 * *len).is_some();
         assert!((0..80).filter(fits).eq((4..=64).step_by(2)));
+        let short = |less: &usize| Room::of(&cells[..8], 64 - *less).is_some();
+        assert!((0..64).filter(short).eq([0]));
     }
 
     #[test]
@@ -457,7 +488,7 @@ mod tests {
         let cells: Vec<_> = (0..16).map(AtomicU64::new).collect();
         // Copied over itself, one word on: the source is another one then.
         let from = (&raw const cells[1]) as u64;
-        let room = Room::of(&cells[..8]).expect("it is for so many");
+        let room = Room::of(&cells[..8], 64).expect("it is for so many");
         assert_eq!(room.put(from, 0), None);
     }
 }

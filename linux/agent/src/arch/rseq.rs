@@ -28,7 +28,8 @@
 //! Not covered: a kernel of 6.19 or later does not tell of a loss of the CPU within a system call.
 //! Whoever makes one that may take long calls [`disturb`], or [`after_calls`].
 
-use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_linux_abi::RSEQ_SIGNATURE;
 
@@ -39,13 +40,22 @@ use crate::sys;
 /// A call's number and arguments.
 pub(crate) type Words = [u64; 7];
 
+/// Words of a call with few arguments: the kernel reads no others, and no more are compared.
+pub(crate) const SHORT: usize = 4;
+
+/// Has a call of so many arguments few?
+#[inline(always)]
+pub(crate) const fn is_short(arguments: u8) -> bool {
+    (arguments as usize) < SHORT
+}
+
 /// Result of [`call`]: nothing was done, and since [`watch`] the CPU was lost, or a signal came.
-pub(crate) const DISTURBED: i64 = i64::MIN;
+/// Less than any result of a call, and short enough to stand in an instruction.
+pub(crate) const DISTURBED: i64 = i32::MIN as i64;
 /// Result of [`call`]: nothing was done, since the two copies differ.
-pub(crate) const ALTERED: i64 = i64::MIN + 1;
+pub(crate) const ALTERED: i64 = DISTURBED + 1;
 
 /// What came of a call, and the same once more: copied by the instruction behind it.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Twice {
     /// The kernel's word.
@@ -82,7 +92,10 @@ static BLIND_IN_CALLS: AtomicU64 = AtomicU64::new(0);
 unsafe extern "C" {
     static RCOE_SECTION: [u64; 4];
     fn rcoe_section_is_watched() -> bool;
-    fn rcoe_section_call(sent: *const Words, agreed: *const Words, stop: *const u32) -> Twice;
+    /// Not by the rules of C: see [`call`].
+    fn rcoe_section_call();
+    /// The same of a call with few arguments.
+    fn rcoe_section_call_short();
 }
 
 core::arch::global_asm!(
@@ -91,20 +104,32 @@ core::arch::global_asm!(
     .globl rcoe_section_call
     .type rcoe_section_call, @function
 rcoe_section_call:
-    mov r11, rdi
-    mov rcx, rsi
     lea r8, [rip + RCOE_SECTION]
 10: cmp qword ptr [rip + RCOE_RSEQ + 8], r8
     jne 14f
-    cmp dword ptr [rdx], 0
+    mov r10, qword ptr [r11 + 32]
+    mov r8, qword ptr [r11 + 40]
+    mov r9, qword ptr [r11 + 48]
+    cmp r10, qword ptr [rcx + 32]
+    jne 13f
+    cmp r8, qword ptr [rcx + 40]
+    jne 13f
+    cmp r9, qword ptr [rcx + 48]
+    jne 13f
+    jmp 15f
+    // Also within the range, which one descriptor names.
+    .globl rcoe_section_call_short
+    .type rcoe_section_call_short, @function
+rcoe_section_call_short:
+    lea r8, [rip + RCOE_SECTION]
+    cmp qword ptr [rip + RCOE_RSEQ + 8], r8
+    jne 14f
+15: cmp dword ptr [rdx], 0
     jne 12f
     mov rax, qword ptr [r11]
     mov rdi, qword ptr [r11 + 8]
     mov rsi, qword ptr [r11 + 16]
     mov rdx, qword ptr [r11 + 24]
-    mov r10, qword ptr [r11 + 32]
-    mov r8, qword ptr [r11 + 40]
-    mov r9, qword ptr [r11 + 48]
     cmp rax, qword ptr [rcx]
     jne 13f
     cmp rdi, qword ptr [rcx + 8]
@@ -113,25 +138,19 @@ rcoe_section_call:
     jne 13f
     cmp rdx, qword ptr [rcx + 24]
     jne 13f
-    cmp r10, qword ptr [rcx + 32]
-    jne 13f
-    cmp r8, qword ptr [rcx + 40]
-    jne 13f
-    cmp r9, qword ptr [rcx + 48]
-    jne 13f
     syscall
 11: mov rdx, rax
     ret
 12: mov rax, {interrupted}
     mov rdx, rax
     ret
-13: movabs rax, {altered}
+13: mov rax, {altered}
     mov rdx, rax
     ret
     // An instruction that traps, whose last four bytes are the signature.
     .byte 0x0f, 0xb9, 0x3d
     .long {signature}
-14: movabs rax, {disturbed}
+14: mov rax, {disturbed}
     mov rdx, rax
     ret
 
@@ -190,8 +209,11 @@ pub(crate) fn attempts() -> u32 {
 /// From here on a loss of the CPU is to be noticed.
 #[inline(always)]
 pub(crate) fn watch() {
-    section().store(WATCHED.load(Ordering::Relaxed), Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
+    let watched = WATCHED.load(Ordering::Relaxed);
+    // SAFETY: the structure's second word, valid for good; an aligned word is stored at once.
+    unsafe {
+        asm!("mov qword ptr [rip + {area} + 8], {}", in(reg) watched, area = sym RCOE_RSEQ);
+    }
 }
 
 /// Was the CPU lost since [`watch`], as far as the kernel tells? Always, where it does not.
@@ -214,20 +236,43 @@ pub(crate) fn after_calls() {
     }
 }
 
-/// Makes the call `sent` if it is the same as `agreed`, and nothing has disturbed this replica
-/// since [`watch`]; else [`ALTERED`] or [`DISTURBED`]. While `stop` is not 0 it is
-/// [`NOT_BEGUN`] instead.
+/// Makes the call `sent`, which has so many arguments, if it is the same as `agreed`, and nothing
+/// has disturbed this replica since [`watch`]; else [`ALTERED`] or [`DISTURBED`]. While `stop` is
+/// not 0 it is [`NOT_BEGUN`] instead.
 ///
 /// # Safety
 /// As for any raw system call: the arguments must be right for it.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn call(
+    arguments: u8,
     sent: &Words,
     agreed: &Words,
     stop: &core::sync::atomic::AtomicU32,
 ) -> Twice {
-    // SAFETY: forwarded from the caller; the rest is read only.
-    unsafe { rcoe_section_call(sent, agreed, stop.as_ptr()) }
+    let (result, copy): (i64, i64);
+    // SAFETY: forwarded from the caller; the rest is read only. It changes no other registers than
+    // these.
+    unsafe {
+        macro_rules! enter {
+            ($way:ident) => {
+                asm!(
+                    "call {way}",
+                    way = sym $way,
+                    inout("r11") sent => _,
+                    inout("rcx") agreed => _,
+                    inout("rdx") stop.as_ptr() => copy,
+                    out("rax") result,
+                    out("rdi") _, out("rsi") _, out("r8") _, out("r9") _, out("r10") _,
+                )
+            };
+        }
+        if is_short(arguments) {
+            enter!(rcoe_section_call_short);
+        } else {
+            enter!(rcoe_section_call);
+        }
+    }
+    Twice { result, copy }
 }
 
 #[cfg(test)]
@@ -239,8 +284,11 @@ mod tests {
     fn what_came_of_a_call_comes_out_twice() {
         const EXIT: u64 = 231;
         let words = [EXIT, 1, 0, 0, 0, 0, 0];
-        // SAFETY: it is not made.
-        let came = unsafe { call(&words, &words, &core::sync::atomic::AtomicU32::new(0)) };
-        assert_eq!((came.result, came.copy), (DISTURBED, DISTURBED));
+        for arguments in [1, 6] {
+            let stop = core::sync::atomic::AtomicU32::new(0);
+            // SAFETY: it is not made.
+            let came = unsafe { call(arguments, &words, &words, &stop) };
+            assert_eq!((came.result, came.copy), (DISTURBED, DISTURBED));
+        }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn make_known(kernel: &mut Kernel, call: &Call, what: &Resolved) -> i
 
 /// The larger one of the results by which nothing was done.
 const UNMADE: i64 = ALTERED;
-const _: () = assert!(DISTURBED == i64::MIN && ALTERED == DISTURBED + 1);
+const _: () = assert!(ALTERED == DISTURBED + 1);
 
 /// The same after a first attempt with such a result.
 #[cold]
@@ -120,7 +120,7 @@ fn try_once(what: &Resolved, sent: &Words, agreed: &Words) -> Twice {
     // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no call
     // through that changes mappings, signal handling or the agent's own state. No output call is
     // one that the kernel continues by itself.
-    unsafe { rseq::call(sent, agreed, stop) }
+    unsafe { rseq::call(what.nargs, sent, agreed, stop) }
 }
 
 /// Makes it after a disturbance.
@@ -136,7 +136,7 @@ fn insist(kernel: &mut Kernel, call: &Call, replaced: Option<&[Words; 2]>) -> i6
         }
     }
     confirm(kernel, call);
-    if *sent != *agreed.unwrap_or(&kernel.agreed.words) {
+    if !are_alike(call.what, sent, agreed.unwrap_or(&kernel.agreed.words)) {
         differ(kernel);
     }
     let [nr, args @ ..] = *sent;
@@ -182,9 +182,19 @@ pub(crate) fn check(kernel: &mut Kernel, call: &Call) {
     if rseq::is_disturbed() {
         confirm(kernel, call);
     }
-    if *call.words() != kernel.agreed.words {
+    if !are_alike(call.what, call.words(), &kernel.agreed.words) {
         differ(kernel);
     }
+}
+
+/// Are number and arguments the same in both?
+fn are_alike(what: &Resolved, sent: &Words, agreed: &Words) -> bool {
+    let words = if rseq::is_short(what.nargs) {
+        rseq::SHORT
+    } else {
+        sent.len()
+    };
+    sent[..words] == agreed[..words]
 }
 
 /// Primary: does `work` while what goes out is not what was voted, because this agent has just

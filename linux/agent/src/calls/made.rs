@@ -30,8 +30,9 @@ use crate::sys::numbers::MSG_TRUNC;
 pub(crate) struct Made(AtomicI64);
 
 impl Made {
-    /// Nothing came out yet. Far from every result by more than a bit.
-    const NOTHING: i64 = i64::MIN | 0xffff;
+    /// Nothing came out yet. Far from every result by more than a bit, and short: one instruction
+    /// stores it.
+    const NOTHING: i64 = -0x5555_5556;
 
     pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(Self::NOTHING))

@@ -84,6 +84,25 @@ impl Call {
         Some(Self { nr, raw, what })
     }
 
+    /// The call that the program makes, of which this is known.
+    #[inline(always)]
+    pub(crate) const fn of(frame: &TrapFrame, what: &'static Resolved) -> Self {
+        let (nr, raw) = arguments_of(frame);
+        Self { nr, raw, what }
+    }
+
+    /// The same of a known number: registers that are none of its arguments count as zeroes.
+    #[inline(always)]
+    pub(crate) const fn of_known(frame: &TrapFrame, nr: u64, what: &'static Resolved) -> Self {
+        let (_, mut raw) = arguments_of(frame);
+        let mut at = what.nargs as usize;
+        while at < raw.len() {
+            raw[at] = 0;
+            at += 1;
+        }
+        Self { nr, raw, what }
+    }
+
     /// Number and arguments, where they stand.
     #[inline]
     pub(crate) fn words(&self) -> &Words {
@@ -102,10 +121,8 @@ impl Call {
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
     let kernel = kernel::kernel();
-    if let Some(way) = kernel.calm.way(frame.cpu.regs.rax) {
-        return (way.make)(kernel, frame, way.what);
-    }
-    make_any(kernel, frame)
+    let make = kernel.calm.way(frame.cpu.regs.rax);
+    make(kernel, frame)
 }
 
 /// Makes whatever call it is.
@@ -261,7 +278,7 @@ fn after(kernel: &mut Kernel, call: &Call, result: i64) {
     outgoing::after(kernel, call, result);
 }
 
-fn stat_class(class: Class) -> StatClass {
+const fn stat_class(class: Class) -> StatClass {
     match class {
         Class::Local => StatClass::Local,
         Class::Emulated => StatClass::Emulated,

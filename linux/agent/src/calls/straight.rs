@@ -38,8 +38,8 @@ use rcoe_linux_syscalls::{
 
 use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
-    Call, after, agreed, arguments_of, emulated, go_on, io, made, order, outgoing, paths,
-    processes, signals, stat_class,
+    Call, after, agreed, emulated, go_on, io, made, order, outgoing, paths, processes, signals,
+    stat_class,
 };
 use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
@@ -156,13 +156,15 @@ pub(super) fn enter(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static R
 /// The same of the only replica.
 #[inline(never)]
 fn enter_alone(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<true, false, false>(kernel, frame, what)
+    let call = Call::of(frame, what);
+    enter_by::<true, false, false>(kernel, frame, &call, what)
 }
 
 /// The same of one of several.
 #[inline(never)]
 fn enter_together(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
-    enter_by::<false, false, false>(kernel, frame, what)
+    let call = Call::of(frame, what);
+    enter_by::<false, false, false>(kernel, frame, &call, what)
 }
 
 /// The same within the caller, who knows when it is compiled which call it is if `KNOWN`, and that
@@ -171,7 +173,8 @@ fn enter_together(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Res
 fn enter_by<const ALONE: bool, const SIMPLE: bool, const KNOWN: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
-    what: &'static Resolved,
+    call: &Call,
+    what: &Resolved,
 ) -> Leave {
     debug_assert!(
         !SIMPLE || ways::is_simple(kernel),
@@ -181,18 +184,16 @@ fn enter_by<const ALONE: bool, const SIMPLE: bool, const KNOWN: bool>(
         !SIMPLE || !kernel.outgoing.is_open(),
         "nothing waits where all is simple"
     );
-    let (nr, raw) = arguments_of(frame);
-    let call = Call { nr, raw, what };
     let way = if ALONE {
-        alone::<SIMPLE, KNOWN>(kernel, frame, &call, what)
+        alone::<SIMPLE, KNOWN>(kernel, frame, call, what)
     } else {
-        together::<SIMPLE, KNOWN>(kernel, frame, &call, what)
+        together::<SIMPLE, KNOWN>(kernel, frame, call, what)
     };
     if let Way::Done(result) = way {
         frame.cpu.regs.rax = result.cast_unsigned();
         return Leave::Result;
     }
-    go_on(kernel, frame, &call, &way)
+    go_on(kernel, frame, call, &way)
 }
 
 /// The only replica makes it.
@@ -361,13 +362,14 @@ fn together<const SIMPLE: bool, const KNOWN: bool>(
     if !SIMPLE {
         outgoing::before(kernel, call);
     }
+    // Where the compiler still has the arguments in registers.
+    if output {
+        arguments::keep(kernel, call, what);
+    }
     kernel.count_call(stat_class(what.class));
     kernel.enter(call.nr);
     signals::count_call(kernel);
     let compared = SIMPLE || output || kernel.compare >= Compare::Args;
-    if output {
-        arguments::keep(kernel, call);
-    }
     if compared && let Err(Fault) = arguments::fold_kept::<KNOWN>(kernel, call, what) {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Way::News(order::of_fault(kernel, call));
@@ -583,9 +585,8 @@ fn lead<const SIMPLE: bool>(
     if may_wait_for_events(call, what) {
         kernel.settle_debt();
     }
-    kernel
-        .replica
-        .begin_effect(what.class == Class::Input && what.repeatable);
+    let repeatable = what.class == Class::Input && what.repeatable;
+    kernel.replica.begin_effect(repeatable);
     kernel.made.begin();
     let Some(result) = effect::<SIMPLE>(kernel, call, what) else {
         return Err(lead_in_vain(kernel, call));
@@ -598,7 +599,7 @@ fn lead<const SIMPLE: bool>(
     }
     kernel.made.assert_is(result);
     made::assert_possible(call, what, result);
-    publish::publish_noted(kernel, call, what);
+    publish::publish_noted(kernel, call, what, repeatable);
     Ok(result)
 }
 

@@ -121,23 +121,12 @@ pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(
 /// Copies out of the program's memory into published cells that nobody reads yet, and compares what
 /// is there then with the program's memory, zeroes after its last byte: the checksum of the word
 /// `first` and the cells. None if they differ, or the memory cannot be read.
-#[inline(always)]
 pub(crate) fn copy_compared(
     to: &[AtomicU64],
     from: u64,
     len: usize,
     first: u64,
 ) -> Option<Checksum> {
-    if len == size_of_val(to)
-        && let Some(room) = leaf::Room::of(to)
-    {
-        return room.put(from, first);
-    }
-    copy_any_compared(to, from, len, first)
-}
-
-#[inline(never)]
-fn copy_any_compared(to: &[AtomicU64], from: u64, len: usize, first: u64) -> Option<Checksum> {
     if to.len() != len.div_ceil(8) {
         return None;
     }

@@ -96,16 +96,24 @@ pub(crate) fn fold_apart(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> 
 #[inline(always)]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     if call.what.class == Class::Output && !kernel.alone {
-        keep(kernel, call);
+        keep(kernel, call, call.what);
     }
     fold_kept::<false>(kernel, call, call.what)
 }
 
 /// Keeps the second copy of what is folded next, and has a loss of the CPU noticed.
 #[inline(always)]
-pub(crate) fn keep(kernel: &mut Kernel, call: &Call) {
+pub(crate) fn keep(kernel: &mut Kernel, call: &Call, what: &Resolved) {
+    let (words, kept) = (call.words(), &mut kernel.agreed.words);
+    if rseq::is_short(what.nargs) {
+        // Word by word: a loop would read from memory what is in registers.
+        const { assert!(rseq::SHORT == 4) };
+        (kept[0], kept[1]) = (words[0], words[1]);
+        (kept[2], kept[3]) = (words[2], words[3]);
+    } else {
+        *kept = *words;
+    }
     rseq::watch();
-    kernel.agreed.words = *call.words();
 }
 
 /// As [`fold`], of a call that was kept if it is to be. `what`: of the call, which is known to who

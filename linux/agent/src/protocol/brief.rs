@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_core::{Checksum, Replica};
 
+use crate::arch::leaf;
 use crate::convert;
 use crate::memory::guest;
 use crate::protocol::env::LinuxEnv;
@@ -57,6 +58,35 @@ pub(crate) fn publish(
     }
 }
 
+/// Primary of two: the same of the effect that was begun just so, if there is nothing to wait for.
+#[inline(always)]
+pub(crate) fn publish_effect(
+    replica: &mut Replica<'_, LinuxEnv>,
+    repeatable: bool,
+    (result, filled): (i64, Filled),
+    source: impl Fn() -> i64,
+) -> bool {
+    if !(0..MOST).contains(&result) {
+        return false;
+    }
+    let (from, bytes) = match filled {
+        Filled::Nothing => (0, 0),
+        Filled::One(filled) => (filled.start, convert::size(filled.end - filled.start)),
+        Filled::Many => return false,
+    };
+    if bytes > 8 * WORDS {
+        return false;
+    }
+    let Some(placed) = replica.place_for_partner(1 + bytes.div_ceil(8)) else {
+        return false;
+    };
+    let Some(checksum) = put_record(placed.payload(), source, from, bytes) else {
+        return false;
+    };
+    placed.publish_effect(repeatable, checksum);
+    true
+}
+
 /// The same with so many bytes of the program behind the result.
 #[inline(always)]
 fn publish_with(
@@ -68,17 +98,24 @@ fn publish_with(
     let Some(place) = replica.place(1 + bytes.div_ceil(8)) else {
         return false;
     };
-    let Some((first, content)) = place.payload().split_first() else {
-        return false;
-    };
-    let Some(there) = put(first, || BRIEF | source().cast_unsigned()) else {
-        return false;
-    };
-    let Some(checksum) = put_content(content, from, bytes, there) else {
+    let Some(checksum) = put_record(place.payload(), source, from, bytes) else {
         return false;
     };
     replica.publish_at(place, checksum);
     true
+}
+
+/// Writes result and bytes to the cells, and compares; the checksum of what is there.
+#[inline(always)]
+fn put_record(
+    cells: &[AtomicU64],
+    source: impl Fn() -> i64,
+    from: u64,
+    bytes: usize,
+) -> Option<Checksum> {
+    let (first, content) = cells.split_first()?;
+    let there = put(first, || BRIEF | source().cast_unsigned())?;
+    put_content(content, from, bytes, there)
 }
 
 /// Stores a word, and then compares what is there with the word made anew; what is there.
@@ -112,11 +149,20 @@ pub(super) fn put_all<const N: usize>(
 /// The same with bytes of the program; none if they cannot be read.
 #[inline(always)]
 fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, first: u64) -> Option<Checksum> {
-    let Some(last) = cells.last() else {
+    if let Some(room) = leaf::Room::of(cells, bytes) {
+        return room.put(from, first);
+    }
+    if bytes == 0 {
         return Some(Checksum::EMPTY.add(first));
-    };
+    }
+    put_rarer(cells, from, bytes, first)
+}
+
+/// The same with another number of bytes than most.
+#[inline(never)]
+fn put_rarer(cells: &[AtomicU64], from: u64, bytes: usize, first: u64) -> Option<Checksum> {
     if !bytes.is_multiple_of(8) {
-        last.store(0, Ordering::Relaxed);
+        cells.last()?.store(0, Ordering::Relaxed);
     }
     guest::copy_compared(cells, from, bytes, first)
 }

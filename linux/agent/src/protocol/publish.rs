@@ -34,9 +34,9 @@ pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
 }
 
 /// Primary: publishes a result with which nothing else has come, as it was noted. `what`: of the
-/// call, where more is known of it.
+/// call, where more is known of it; its effect was begun as `repeatable`, or not.
 #[inline(always)]
-pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved) {
+pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved, repeatable: bool) {
     let Kernel {
         replica,
         segments,
@@ -45,6 +45,22 @@ pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved) {
     } = &mut *kernel;
     let result = made.noted();
     let filled = segments.only_known(what, result);
+    if !brief::publish_effect(replica, repeatable, (result, filled), || made.noted()) {
+        publish_noted_apart(kernel, call);
+    }
+}
+
+/// The same to several, or with a wait.
+#[inline(never)]
+fn publish_noted_apart(kernel: &mut Kernel, call: &Call) {
+    let Kernel {
+        replica,
+        segments,
+        made,
+        ..
+    } = &mut *kernel;
+    let result = made.noted();
+    let filled = segments.only(result);
     if !brief::publish(replica, (result, filled), || made.noted()) {
         let outcome = kernel.signals.nothing_new(kernel.made.noted());
         publish_at_length(kernel, call, &outcome);

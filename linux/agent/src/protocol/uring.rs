@@ -250,7 +250,7 @@ fn enter(number: u32, submit: u32, watched: bool) -> i64 {
     unsafe {
         if watched {
             let agreed = core::hint::black_box(words);
-            rseq::call(&words, &agreed, &NEVER).result
+            rseq::call(6, &words, &agreed, &NEVER).result
         } else {
             let [nr, args @ ..] = words;
             rcoe_linux_sys::syscall6(nr, args)

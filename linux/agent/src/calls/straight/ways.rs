@@ -12,25 +12,21 @@ use rcoe_linux_syscalls::{NUMBERS, Resolved};
 
 use super::{Kernel, enter_alone, enter_by, enter_together, is_calm};
 use crate::arch::entry::{Leave, TrapFrame};
-use crate::calls::{arguments_of, make_any};
+use crate::calls::{Call, arguments_of, make_any, processes, signals, stat_class};
+use crate::convert::size;
 use crate::sys::numbers::common::{
     CLOSE, DESCRIBE, DESCRIBE_AT, EPOLL_WAIT, OPEN_AT, PARENT, READ, READ_AT, RECEIVE, SEND, WRITE,
     WRITE_PARTS,
 };
 
-/// Makes a call of which the table says this; returns what is to be loaded from the frame.
-type Make = fn(&mut Kernel, &mut TrapFrame, &'static Resolved) -> Leave;
+/// Makes a call; returns what is to be loaded from the frame.
+pub(in crate::calls) type Make = fn(&mut Kernel, &mut TrapFrame) -> Leave;
 
-/// A call that goes straight whatever its arguments, and what makes it.
-#[derive(Clone, Copy)]
-pub(in crate::calls) struct Entry {
-    pub(in crate::calls) what: &'static Resolved,
-    pub(in crate::calls) make: Make,
-}
+/// What makes the call of each number.
+type Table = [Make; NUMBERS];
 
-/// One for each number.
-type Table = [Option<Entry>; NUMBERS];
-
+/// Of a process of which something rare is under way, or may be: whatever call it is.
+static NOT_CALM: Table = [make_any; NUMBERS];
 /// Of the only replica, and of one of several; each also where all is simple: see [`is_simple`].
 static ALONE: Table = table::<true, false>();
 static ALONE_SIMPLE: Table = table::<true, true>();
@@ -38,72 +34,83 @@ static TOGETHER: Table = table::<false, false>();
 static TOGETHER_SIMPLE: Table = table::<false, true>();
 
 const fn table<const ALONE: bool, const SIMPLE: bool>() -> Table {
-    let mut ways = [None; NUMBERS];
+    let mut ways: Table = [make_any; NUMBERS];
     let mut nr = 0;
     while nr < NUMBERS {
-        if let Some(what) = rcoe_linux_syscalls::straight(nr) {
-            let make: Make = if ALONE { enter_alone } else { enter_together };
-            ways[nr] = Some(Entry { what, make });
+        if rcoe_linux_syscalls::straight(nr).is_some() {
+            ways[nr] = if ALONE {
+                straight_alone
+            } else {
+                straight_together
+            };
         }
         nr += 1;
     }
-    ways[READ] = Some(of::<READ, ALONE, SIMPLE>());
-    ways[WRITE] = Some(of::<WRITE, ALONE, SIMPLE>());
-    ways[SEND] = Some(of::<SEND, ALONE, SIMPLE>());
-    ways[RECEIVE] = Some(of::<RECEIVE, ALONE, SIMPLE>());
-    ways[READ_AT] = Some(of::<READ_AT, ALONE, SIMPLE>());
-    ways[WRITE_PARTS] = Some(of::<WRITE_PARTS, ALONE, SIMPLE>());
-    ways[DESCRIBE] = Some(of::<DESCRIBE, ALONE, SIMPLE>());
-    ways[DESCRIBE_AT] = Some(of::<DESCRIBE_AT, ALONE, SIMPLE>());
-    ways[OPEN_AT] = Some(Entry {
-        what: opening(),
-        make: opens::<ALONE, SIMPLE>,
-    });
-    ways[CLOSE] = Some(of::<CLOSE, ALONE, SIMPLE>());
-    ways[EPOLL_WAIT] = Some(of::<EPOLL_WAIT, ALONE, SIMPLE>());
-    ways[PARENT] = Some(of::<PARENT, ALONE, SIMPLE>());
+    ways[READ] = known::<READ, ALONE, SIMPLE>;
+    ways[WRITE] = known::<WRITE, ALONE, SIMPLE>;
+    ways[SEND] = known::<SEND, ALONE, SIMPLE>;
+    ways[RECEIVE] = known::<RECEIVE, ALONE, SIMPLE>;
+    ways[READ_AT] = known::<READ_AT, ALONE, SIMPLE>;
+    ways[WRITE_PARTS] = known::<WRITE_PARTS, ALONE, SIMPLE>;
+    ways[DESCRIBE] = known::<DESCRIBE, ALONE, SIMPLE>;
+    ways[DESCRIBE_AT] = known::<DESCRIBE_AT, ALONE, SIMPLE>;
+    ways[OPEN_AT] = opens::<ALONE, SIMPLE>;
+    ways[CLOSE] = known::<CLOSE, ALONE, SIMPLE>;
+    ways[EPOLL_WAIT] = known::<EPOLL_WAIT, ALONE, SIMPLE>;
+    ways[PARENT] = if ALONE && SIMPLE {
+        parent
+    } else {
+        known::<PARENT, ALONE, SIMPLE>
+    };
     ways
 }
 
-/// Is nothing rare under way, and how do calls go then?
+/// Is nothing rare under way, and how do calls go then? One word of memory, by which each call
+/// goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Calm(Option<&'static Table>);
+pub(crate) struct Calm(&'static Table);
 
 impl Calm {
     /// Something is, or may be.
-    pub(crate) const NOT: Self = Self(None);
+    pub(crate) const NOT: Self = Self(&NOT_CALM);
 
     /// Of this process.
     pub(in crate::calls) fn of(kernel: &Kernel) -> Self {
-        Self(
-            is_calm(kernel).then(|| match (kernel.alone, is_simple(kernel)) {
-                (true, false) => &ALONE,
-                (true, true) => &ALONE_SIMPLE,
-                (false, false) => &TOGETHER,
-                (false, true) => &TOGETHER_SIMPLE,
-            }),
-        )
+        if !is_calm(kernel) {
+            return Self::NOT;
+        }
+        Self(match (kernel.alone, is_simple(kernel)) {
+            (true, false) => &ALONE,
+            (true, true) => &ALONE_SIMPLE,
+            (false, false) => &TOGETHER,
+            (false, true) => &TOGETHER_SIMPLE,
+        })
     }
 
     /// Is nothing rare under way?
     #[inline]
-    pub(crate) const fn is_calm(self) -> bool {
-        self.0.is_some()
+    pub(crate) fn is_calm(self) -> bool {
+        !core::ptr::eq(self.0, &raw const NOT_CALM)
     }
 
     /// The same, and is all simple, with siblings?
     #[inline(always)]
     pub(crate) fn is_simple_together(self) -> bool {
-        self.0
-            .is_some_and(|table| core::ptr::eq(table, &raw const TOGETHER_SIMPLE))
+        core::ptr::eq(self.0, &raw const TOGETHER_SIMPLE)
     }
 
-    /// How the call of this number goes, if straight whatever its arguments. The kernel looks at
-    /// the low half of the register only, and so does this.
-    #[inline]
-    pub(in crate::calls) fn way(self, nr: u64) -> Option<&'static Entry> {
-        let at = usize::try_from(nr & 0xffff_ffff).ok()?;
-        self.0?.get(at)?.as_ref()
+    /// The same of the only replica.
+    #[inline(always)]
+    pub(crate) fn is_simple_alone(self) -> bool {
+        core::ptr::eq(self.0, &raw const ALONE_SIMPLE)
+    }
+
+    /// What makes the call of this number. The kernel looks at the low half of the register only,
+    /// and so does this.
+    #[inline(always)]
+    pub(in crate::calls) fn way(self, nr: u64) -> Make {
+        let way = self.0.get(size(nr & 0xffff_ffff));
+        way.copied().unwrap_or(make_any)
     }
 }
 
@@ -122,25 +129,47 @@ const fn described<const NR: usize>() -> &'static Resolved {
     rcoe_linux_syscalls::straight(NR).expect("the commonest calls go straight")
 }
 
-/// How a call goes that has functions of its own.
-const fn of<const NR: usize, const ALONE: bool, const SIMPLE: bool>() -> Entry {
-    Entry {
-        what: described::<NR>(),
-        make: known::<NR, ALONE, SIMPLE>,
-    }
+/// What the table says of the call that the program makes, which goes straight.
+fn of_frame(frame: &TrapFrame) -> &'static Resolved {
+    let (nr, _) = arguments_of(frame);
+    let what = rcoe_linux_syscalls::straight(size(nr & 0xffff_ffff));
+    what.expect("by its number the call goes straight")
+}
+
+/// Makes a call without a function of its own, as the only replica.
+fn straight_alone(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
+    let what = of_frame(frame);
+    enter_alone(kernel, frame, what)
+}
+
+/// The same as one of several.
+fn straight_together(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
+    let what = of_frame(frame);
+    enter_together(kernel, frame, what)
 }
 
 /// Makes this very call.
 fn known<const NR: usize, const ALONE: bool, const SIMPLE: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
-    _: &'static Resolved,
 ) -> Leave {
     let what = const { described::<NR>() };
     if SIMPLE && !ALONE && kernel.outgoing.is_open() {
-        return known::<NR, ALONE, false>(kernel, frame, what);
+        return known::<NR, ALONE, false>(kernel, frame);
     }
-    enter_by::<ALONE, SIMPLE, true>(kernel, frame, what)
+    let call = Call::of_known(frame, NR as u64, what);
+    enter_by::<ALONE, SIMPLE, true>(kernel, frame, &call, what)
+}
+
+/// Tells the program its parent, as the only replica where all is simple: so little that to lay
+/// the call out would be most of it.
+fn parent(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
+    if signals::is_anything_due(kernel) {
+        return known::<PARENT, true, true>(kernel, frame);
+    }
+    kernel.count_call(const { stat_class(described::<PARENT>().class) });
+    frame.cpu.regs.rax = processes::parent(kernel).cast_unsigned();
+    Leave::Result
 }
 
 /// What the table says of a call that opens a file, unless it does more than that.
@@ -152,7 +181,6 @@ const fn opening() -> &'static Resolved {
 fn opens<const ALONE: bool, const SIMPLE: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
-    _: &'static Resolved,
 ) -> Leave {
     let what = const { opening() };
     let (_, raw) = arguments_of(frame);
@@ -161,7 +189,8 @@ fn opens<const ALONE: bool, const SIMPLE: bool>(
     } else if SIMPLE && !ALONE && kernel.outgoing.is_open() {
         enter_together(kernel, frame, what)
     } else {
-        enter_by::<ALONE, SIMPLE, true>(kernel, frame, what)
+        let call = Call::of_known(frame, OPEN_AT as u64, what);
+        enter_by::<ALONE, SIMPLE, true>(kernel, frame, &call, what)
     }
 }
 
@@ -171,31 +200,27 @@ mod tests {
 
     fn tables() -> impl Iterator<Item = Calm> {
         let all = [&ALONE, &ALONE_SIMPLE, &TOGETHER, &TOGETHER_SIMPLE];
-        all.into_iter().map(|table| Calm(Some(table)))
+        all.into_iter().map(Calm)
+    }
+
+    fn is_any(way: Make) -> bool {
+        core::ptr::fn_addr_eq(way, make_any as Make)
     }
 
     #[test]
-    fn each_number_has_what_the_table_says_of_it() {
+    fn each_number_that_goes_straight_has_a_way() {
         for nr in 0..NUMBERS {
-            let expected = match nr {
-                OPEN_AT => Some(opening()),
-                _ => rcoe_linux_syscalls::straight(nr),
-            };
+            let expected = nr == OPEN_AT || rcoe_linux_syscalls::straight(nr).is_some();
             let low = nr as u64;
             for (table, register) in tables().flat_map(|it| [(it, low), (it, low | 7 << 32)]) {
-                let found = table.way(register).map(|entry| entry.what);
-                let alike = match (found, expected) {
-                    (Some(found), Some(expected)) => core::ptr::eq(found, expected),
-                    (None, None) => true,
-                    _ => false,
-                };
-                assert!(alike, "call {nr}");
+                assert_eq!(is_any(table.way(register)), !expected, "call {nr}");
             }
         }
-        for table in tables() {
-            assert!(table.way(NUMBERS as u64).is_none() && table.way(u64::MAX).is_none());
+        for table in tables().chain([Calm::NOT]) {
+            assert!(is_any(table.way(NUMBERS as u64)) && is_any(table.way(u64::MAX)));
         }
-        assert!(Calm::NOT.way(0).is_none() && !Calm::NOT.is_calm());
+        assert!(is_any(Calm::NOT.way(0)) && !Calm::NOT.is_calm());
+        assert!(tables().all(Calm::is_calm));
     }
 
     #[test]
@@ -213,7 +238,7 @@ mod tests {
         assert!(
             known
                 .filter(depends)
-                .all(|nr| tables().all(|it| it.way(nr).is_none()))
+                .all(|nr| tables().all(|it| is_any(it.way(nr))))
         );
     }
 }
