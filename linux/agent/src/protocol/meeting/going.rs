@@ -363,11 +363,12 @@ pub(crate) fn reads(
         return None;
     }
     meeting.milestone.forget();
-    if meeting.reading.may_go_on(timeout) && meeting.open(key, context) {
+    if meeting.doing == Doing::Nothing {
+        // Only visits were counted, and nobody waits for it.
+        assert!(uproot(kernel, context), "faults are at instructions");
         return Some(Outcome::GoOn);
     }
-    if kernel.replica.env().meeting.milestone.is_on() {
-        count_no_more(kernel, context);
+    if meeting.reading.may_go_on(timeout) && meeting.open(key, context) {
         return Some(Outcome::GoOn);
     }
     // Its run ends here; it reads what is there.

@@ -21,7 +21,7 @@ use rcoe_core::coupling::Counted;
 use crate::coupling::site::{Site, Spot};
 use crate::coupling::stub::{Stop, Stops};
 use crate::protocol::meeting::timers::{LOOK_NS, look_after};
-use crate::protocol::meeting::{Meeting, cpu_now};
+use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 /// Visits that are further apart cost far less than a hundredth of a program's time, in ns of that.
 const RARE_NS: u64 = 1_000;
@@ -199,10 +199,10 @@ impl Meeting {
     /// A call comes, or something else after which nothing counts.
     #[inline]
     pub(super) fn end_milestone(&mut self) {
-        if self.milestone.is_on() {
+        if self.doing == Doing::Nothing && self.site.is_planted() {
             self.take_out();
-            self.milestone.forget();
         }
+        self.milestone.forget();
     }
 }
 
