@@ -56,7 +56,7 @@ fn phases(replicas: u32) -> u8 {
 
 /// The part of a tick after which the first point behind a vote is due, if it is counted from
 /// there.
-const FIRST: u64 = 4;
+const FIRST: u64 = 8;
 
 /// When all last compared, as far as this replica has noticed.
 pub(super) struct Ticks {
@@ -147,13 +147,13 @@ mod tests {
             counts: true,
             ..TICKS
         };
-        assert!(!ticks.is_due_at(24, 0, true));
-        assert!(!ticks.is_due_at(25, 0, false), "the primary begins");
-        assert!(ticks.is_due_at(25, 0, true));
+        assert!(!ticks.is_due_at(11, 0, true));
+        assert!(!ticks.is_due_at(12, 0, false), "the primary begins");
+        assert!(ticks.is_due_at(12, 0, true));
         ticks.begin(30);
         assert!(!ticks.is_due_at(129, 0, true));
         assert!(ticks.is_due_at(130, 0, true));
         assert!(!ticks.is_due_at(140, 1, true), "there was a vote");
-        assert!(ticks.is_due_at(165, 1, true));
+        assert!(ticks.is_due_at(152, 1, true));
     }
 }

@@ -17,7 +17,7 @@ pub(super) const LOOK_NS: u64 = 400_000;
 pub(super) const LONG_LOOK_NS: u64 = 4_000_000;
 
 /// Looks in a tick.
-const PARTS: u64 = 4;
+const PARTS: u64 = 16;
 
 /// The timers of slices and of ticks, in CPU time, and the one that looks after a replica on its
 /// way, once there are any; and the process that has made them. Its copies and children have none
