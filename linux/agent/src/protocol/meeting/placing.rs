@@ -89,9 +89,10 @@ impl Outward {
         steps: 0,
     };
 
-    /// The way for this phase begins anew if that is another one than the last.
-    fn begin(&mut self, phase: Stamp, is_counted: bool) {
-        if self.phase != phase {
+    /// The way for this phase begins anew if that is another one than the last. Is it?
+    fn begin(&mut self, phase: Stamp, is_counted: bool) -> bool {
+        let is_new = self.phase != phase;
+        if is_new {
             *self = Self {
                 phase,
                 stage: if is_counted {
@@ -104,6 +105,7 @@ impl Outward {
                 ..Self::NONE
             };
         }
+        is_new
     }
 
     /// It has come to a place at this CPU time. Will that do?
@@ -160,11 +162,22 @@ pub(super) fn go(kernel: &mut Kernel, context: &mut UContext) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let phase = meeting.coupler.stamp();
     let is_counted = meeting.milestone.place().is_some();
-    meeting.outward.begin(phase, is_counted);
+    let is_new = meeting.outward.begin(phase, is_counted);
+    if is_new && has_come_to_the_last(kernel, phase, context.machine.rip) {
+        kernel.replica.env_mut().meeting.coupler.placed();
+        return false;
+    }
     match far(kernel, context.machine.rip) {
         Some(spot) => leave(kernel, context, &spot),
         None => go_to_next(kernel, context),
     }
+}
+
+/// Was it stopped where the last target was, which it did not meet? Whoever had that has gone out
+/// of loops for it, and who goes out of yet another one may come nowhere for long.
+fn has_come_to_the_last(kernel: &mut Kernel, phase: Stamp, rip: u64) -> bool {
+    let last = kernel.replica.env().meeting.coupler.target();
+    phase.phase > 1 && !last.at_call && last.ip == rip && spots::at(kernel, rip).is_some()
 }
 
 /// The place to which it goes if it comes there soon.
