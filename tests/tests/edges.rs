@@ -1,10 +1,11 @@
 //! What programs rarely do: as without rcoe, or refused by name; never a hang and never an alarm.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_tests::launch::Ended;
-use rcoe_tests::rcoe::{LIMIT, Scene};
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::{self, LIMIT, Scene};
+use rustix::process::Signal;
 
 /// Compiles a program of `edges/` and runs it with each of the arguments: replicas must do what a
 /// plain run does.
@@ -18,6 +19,19 @@ fn like_native(name: &str, source: &str, arguments: &[&[&str]]) {
         assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
         assert!(!native.out().is_empty());
     }
+}
+
+#[test]
+fn a_child_of_the_shell_that_has_executed_rcoe_is_neither_waited_for_nor_ended() {
+    let scene = Scene::new();
+    let script = "setsid sleep 60 >/dev/null 2>&1 & echo $! >sleeper; exec \"$@\"";
+    let rcoe = rcoe::binary().unwrap().display().to_string();
+    let argv = ["sh", "-c", script, "sh", &rcoe];
+    let outcome = scene.run(&[&argv[..], &["run", "-n", "2", "--", "echo", "done"]].concat());
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.out(), "done\n");
+    let sleeper = fs::read_to_string(scene.path().join("sleeper")).unwrap();
+    signal(sleeper.trim().parse().unwrap(), Signal::KILL).expect("it still sleeps");
 }
 
 #[test]

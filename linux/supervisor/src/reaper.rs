@@ -27,7 +27,8 @@ struct Nameless {
 /// Knows the children that belong to nobody.
 #[derive(Debug)]
 pub(crate) struct Reaper {
-    /// Children that we had before the run; a shell that executes rcoe can leave some.
+    /// Children that are no part of the run: those that we had before, of which a shell that
+    /// executes rcoe can leave some, and the guardian.
     strays: Vec<u32>,
     /// Twins of replicas, which do nothing but hold memory for a while.
     twins: Vec<u32>,
@@ -49,6 +50,11 @@ impl Reaper {
             copies: false,
             nameless: Vec::new(),
         }
+    }
+
+    /// This child is no part of the run: it is neither ended nor waited for.
+    pub(crate) fn leave_alone(&mut self, pid: u32) {
+        self.strays.push(pid);
     }
 
     /// Stops that the debugger has not heard of.

@@ -128,6 +128,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let guardian = Guardian::new()
         .doing("starting the guardian")
         .inspect_err(|_| reaper.end(&mut family.teams))?;
+    reaper.leave_alone(guardian.id());
     let doorman = Doorman::start(bell)
         .doing("listening to the doorbell")
         .inspect_err(|_| reaper.end(&mut family.teams))?;

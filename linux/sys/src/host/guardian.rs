@@ -99,6 +99,12 @@ impl Guardian {
 }
 
 impl Guardian {
+    /// The process that it is.
+    #[must_use]
+    pub const fn id(&self) -> u32 {
+        self.pid
+    }
+
     /// Has it end soon: there is nobody left to guard.
     pub fn dismiss(&self) {
         signal_child(self.pid, libc::SIGKILL.cast_unsigned());
