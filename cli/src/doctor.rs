@@ -262,12 +262,12 @@ fn branches() -> Finding {
         Ok(event) => (
             "yes",
             format!("event {:#x}", event.event),
-            "with --tick --places counter replicas that differ know it sooner",
+            "with --tick --places counter replicas that differ in a tight loop know it sooner",
         ),
         Err(why) => (
             "no",
             why,
-            "replicas that compute meet by their states alone; --places counter is refused",
+            "with --tick nothing is counted in tight loops; --places counter is refused",
         ),
     };
     Finding {
