@@ -168,8 +168,8 @@ fn what_does_not_race_runs_as_ever() {
     }
 }
 
-/// Rounds in which additions are lost, at least, where a thousand ticks or so come. Mostly there
-/// are tens, and few where the host gives the emulator little time; without ticks there are none.
+/// Rounds in which additions are lost, at least, where a thousand ticks or so come. How many that
+/// are depends on which instructions ticks fall on, and each build has others: from nine to 185.
 const RACED: u64 = 4;
 
 /// Whoever is lost, and whatever has become of its core, the others go on, and it comes back, with

@@ -246,17 +246,22 @@ fn programs_that_compute_end_as_without_ticks() {
 
 /// Slices are short: a jump that stays would cost more there than counts tell.
 #[test]
-fn without_ticks_nothing_is_counted() {
+fn nothing_is_counted_without_ticks_or_if_states_alone_are_to_tell() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let source = include_str!("points/recursion.c");
     let program = scene.compile("recursion", source, &["-O1", "-pthread"]);
-    let options = ["run", "-n", "2", "--slice", "10ms", "--stats", "--"];
-    let outcome = scene.rcoe(&[&options[..], &[&program]].concat());
-    let told = outcome.err();
-    assert_eq!(outcome.ended, Ended::Exit(0), "{told}");
-    assert!(sum(&told, "points between calls") > 0, "{told}");
-    assert_eq!(sum(&told, "points counted from"), 0, "{told}");
+    for options in [
+        &["--slice", "10ms"][..],
+        &["--tick", "10ms", "--places", "states"],
+    ] {
+        let arguments = [&["run", "-n", "2", "--stats"], options, &["--", &program]].concat();
+        let outcome = scene.rcoe(&arguments);
+        let told = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{told}");
+        assert!(sum(&told, "points between calls") > 0, "{told}");
+        assert_eq!(sum(&told, "points counted from"), 0, "{told}");
+    }
 }
 
 #[test]
