@@ -201,11 +201,14 @@ impl Node {
         self.punctual && others.any(|peer| Self::has_halted(ports, peer))
     }
 
-    /// A punctual member has halted. All others come here: who left before they have would leave
-    /// each time, and so would they.
+    /// A punctual member has halted. All others come here, or call for the vote from elsewhere: who
+    /// left before they have would leave each time, and so would they. One that calls waits for this
+    /// replica, and does not come.
     fn vote_with_the_rest(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let here = |id| matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
-        let awaited = |&id: &ReplicaId| !here(id) && !Self::missing(call, ports, id);
+        let calls = |id| port(ports, id).outbox.alarm.load(Ordering::Acquire) > self.votes;
+        let absent = |id| !here(id) && !Self::missing(call, ports, id);
+        let awaited = |&id: &ReplicaId| absent(id) && !calls(id);
         match self.others.iter().find(awaited) {
             None => self.enter_vote(call),
             Some(peer) => Step::Pending(Await {

@@ -19,6 +19,17 @@ mod tests {
         assert!(noticed > 300, "faults must matter: {noticed}");
     }
 
+    /// Punctual members of which one breaks and halts: others had passed the action in which the
+    /// last waits, and called for the vote from where they were.
+    #[test]
+    fn who_waits_in_an_action_joins_a_vote_that_is_called_from_elsewhere() {
+        for seed in [239_625, 280_977, 288_903, 331_221, 345_757, 20_893_195] {
+            let summary = simulate(seed, None, Guards::ON, false)
+                .unwrap_or_else(|failure| panic!("rcoe-sim --seed {seed}: {failure:?}"));
+            assert!(summary.noticed, "{seed}: the fault must strike");
+        }
+    }
+
     #[test]
     fn seeds_of_reduced_groups_pass() {
         let (mut noticed, mut admitted) = (0, 0);
