@@ -202,8 +202,8 @@ impl Node {
     }
 
     /// A punctual member has halted. All others come here, or call for the vote from elsewhere: who
-    /// left before they have would leave each time, and so would they. One that calls waits for this
-    /// replica, and does not come.
+    /// left before they have would leave each time, and so would they. One that calls waits for
+    /// this replica, and does not come.
     fn vote_with_the_rest(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let here = |id| matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
         let calls = |id| port(ports, id).outbox.alarm.load(Ordering::Acquire) > self.votes;
