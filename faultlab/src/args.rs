@@ -44,6 +44,9 @@ Examples:
   rcoe-faultlab points --rounds 3 --journal points.ndjson";
 
 /// Flips bits in running replicas and finds out what became of them.
+///
+/// Ctrl-C ends a campaign after its present run, and what was found until then is told; once more
+/// ends it at once.
 #[derive(Debug, Parser)]
 #[command(name = "rcoe-faultlab", version)]
 pub(crate) struct Arguments {

@@ -11,6 +11,7 @@ use nix::sys::prctl;
 
 use crate::child::{Finished, Running, Setup};
 use crate::inject::{self, Hit, Miss, STOPS, When};
+use crate::interrupt;
 use crate::journal::{Journal, Record};
 use crate::plan::{Plan, Rng, Space};
 use crate::program::{self, Program};
@@ -306,8 +307,8 @@ impl Range {
     }
 }
 
-/// Carries out all indices of `range` that the journal lacks, on `jobs` threads; `tell` hears of
-/// every new result.
+/// Carries out all indices of `range` that the journal lacks, on `jobs` threads, until it is
+/// interrupted; `tell` hears of every new result.
 ///
 /// # Errors
 ///
@@ -333,7 +334,7 @@ pub fn run(
     let work = |worker: u64| -> Result<()> {
         loop {
             let place = usize::try_from(next.fetch_add(1, Ordering::Relaxed))?;
-            let Some(&index) = todo.get(place) else {
+            let Some(&index) = todo.get(place).filter(|_| !interrupt::is_due()) else {
                 return Ok(());
             };
             let record = lab.inject(index, 0, worker).inspect_err(|_| {

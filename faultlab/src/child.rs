@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::Events;
 use crate::inject::{alive, is_running};
+use crate::interrupt;
 use crate::program::Program;
 
 /// More output than any program of the lab writes; a corrupted one may write for ever.
@@ -134,8 +135,7 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let started = Instant::now();
-        let mut child = command
-            .spawn()
+        let mut child = interrupt::let_through(|| command.spawn())
             .with_context(|| format!("cannot start {}", words[0].display()))?;
         let stdout = drain(child.stdout.take().context("no stdout")?);
         let stderr = drain(child.stderr.take().context("no stderr")?);

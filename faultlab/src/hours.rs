@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::child::{Finished, Running, Setup};
+use crate::interrupt;
 use crate::program::{self, Program};
 use crate::taxonomy::{Expected, Verdict, classify};
 
@@ -53,7 +54,7 @@ pub fn run(
     let mut hours = Hours::default();
     let end = Instant::now() + length;
     for number in 0.. {
-        if Instant::now() >= end {
+        if Instant::now() >= end || interrupt::is_due() {
             break;
         }
         let round = number / entries.len();

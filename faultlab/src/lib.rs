@@ -28,6 +28,7 @@ pub mod host;
 pub mod hours;
 pub mod html;
 pub mod inject;
+pub mod interrupt;
 pub mod journal;
 pub mod kills;
 pub mod maps;

@@ -20,6 +20,7 @@ use rcoe_faultlab::fuzz;
 use rcoe_faultlab::host::{commit, machine};
 use rcoe_faultlab::hours;
 use rcoe_faultlab::html;
+use rcoe_faultlab::interrupt;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
 use rcoe_faultlab::kills;
 use rcoe_faultlab::points;
@@ -96,6 +97,7 @@ fn run_campaign(args: &CampaignArgs) -> Result<Done> {
     args.html.as_deref().map(html::try_out).transpose()?;
     let folder = WorkFolder::create()?;
     let header = header(&args.common)?;
+    interrupt::listen()?;
     let path = args
         .journal
         .clone()
@@ -213,11 +215,12 @@ fn run_steady(args: &SteadyArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    interrupt::listen()?;
     let bar = progress(args.calls, "voted calls");
     let started = Instant::now();
     let mut calls = 0;
     for number in 0.. {
-        if calls >= args.calls {
+        if calls >= args.calls || interrupt::is_due() {
             break;
         }
         Chunk::number(number, &args.replicas, &args.compare).run(&setup)?;
@@ -243,16 +246,18 @@ fn run_race(args: &RaceArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    interrupt::listen()?;
     let bar = progress(args.runs, "races");
     let mut values = Values::default();
-    for seed in args.seed..args.seed + args.runs {
+    let seeds = args.seed..args.seed + args.runs;
+    for seed in seeds.take_while(|_| !interrupt::is_due()) {
         values.add(race::run(&setup, seed, args.slice.as_deref())?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     println!(
         "{} races without a divergence, alike in all replicas: {} (commit {}, {})",
-        args.runs,
+        bar.position(),
         values.describe(),
         commit(),
         machine()
@@ -273,8 +278,10 @@ fn run_points(args: &PointsArgs) -> Result<Done> {
     let mut journal = points::report::Journal::open(args.journal.as_deref(), &header, args.resume)?;
     let done = journal.done();
     let cases = args.cases()?;
+    interrupt::listen()?;
     let bar = progress(cases.len() as u64, "runs");
-    for case in cases.iter().filter(|case| !done.contains(&case.index)) {
+    let left = cases.iter().filter(|case| !done.contains(&case.index));
+    for case in left.take_while(|_| !interrupt::is_due()) {
         let record = points::verify::run(&setup, case)?;
         if !record.wrong.is_empty() {
             let line = format!(
@@ -302,6 +309,7 @@ fn run_hours(args: &HoursArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    interrupt::listen()?;
     let length = Duration::from_secs_f64(args.minutes * 60.0);
     let mut told = 0;
     let hours = hours::run(&setup, &args.replicas, length, |hours| {
@@ -337,11 +345,11 @@ fn run_kills(
     let setup = common.setup(folder.path())?;
     kills::prepare(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
-    kills::interrupt::listen()?;
+    interrupt::listen()?;
     let mut runs = kills::Runs::open(journal.map(PathBuf::as_path), &campaign)?;
     let bar = progress(count, "faults");
     let mut told = Instant::now();
-    let due = kills::interrupt::is_due;
+    let due = interrupt::is_due;
     while runs.kills() < count && runs.wrong() < ENOUGH_WRONG && !due() {
         let index = runs.next();
         let keep = journal.map(|journal| journal.with_extension(format!("run-{index}")));
@@ -378,10 +386,11 @@ fn run_fuzz(args: &FuzzArgs) -> Result<Done> {
         }
         return Err(error);
     }
+    interrupt::listen()?;
     let bar = progress(args.calls, "calls");
     let (mut calls, mut seed) = (0, args.seed);
     let mut runs = Vec::new();
-    while calls < args.calls {
+    while calls < args.calls && !interrupt::is_due() {
         let count = args.per_run.max(1).min(args.calls - calls);
         let run = fuzz::run(&setup, seed, count, args.episode)?;
         match &run.wrong {
@@ -422,6 +431,7 @@ fn run_system(args: &SystemArgs) -> Result<Done> {
         return write(&page).map(|()| uncounted(true));
     }
     let folder = system::Folder::create()?;
+    interrupt::listen()?;
     let lab = system::Lab::prepare(args.setup()?, args.seed, args.flips, folder.path())?;
     if let Some(index) = args.index {
         let record = lab.inject(index)?;
@@ -447,7 +457,7 @@ fn run_system(args: &SystemArgs) -> Result<Done> {
 fn run_system_service(args: &SystemServiceArgs) -> Result<Done> {
     let folder = system::Folder::create()?;
     let (header, setup) = (args.header(), args.setup(folder.path())?);
-    kills::interrupt::listen()?;
+    interrupt::listen()?;
     let runs = service::run(&header.campaign, &setup, args.faults, |run| {
         let verdict = if run.wrong.is_empty() {
             "right"
@@ -477,7 +487,7 @@ fn run_system_errors(args: &SystemErrorsArgs) -> Result<Done> {
     let own = folder.path().join("journal.ndjson");
     let path = args.journal.as_ref().unwrap_or(&own);
     let mut journal = errors::Journal::open(path, &header)?;
-    kills::interrupt::listen()?;
+    interrupt::listen()?;
     let bar = progress(args.errors as u64, "errors");
     header
         .campaign
@@ -499,7 +509,7 @@ fn run_system_errors(args: &SystemErrorsArgs) -> Result<Done> {
 /// True if the machine served on, and nobody differed or was lost.
 fn run_frames(args: &FramesArgs) -> Result<Done> {
     let folder = system::Folder::create()?;
-    kills::interrupt::listen()?;
+    interrupt::listen()?;
     let bar = progress(args.count, "frames");
     let setup = args.setup(folder.path())?;
     let run = frames::run(&args.campaign(), &setup, |sent| bar.set_position(sent))?;

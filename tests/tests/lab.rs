@@ -1,9 +1,9 @@
-//! The fault lab as a process: what it leaves when it is killed.
+//! The fault lab as a process: what it leaves when it is killed or interrupted.
 
 use std::fs;
 use std::path::Path;
 
-use rcoe_tests::launch;
+use rcoe_tests::launch::{self, Ended};
 use rcoe_tests::rcoe::{LIMIT, Scene, binary, until};
 use rcoe_tests::system::is_aarch64;
 use rustix::process::Signal;
@@ -34,6 +34,8 @@ fn a_machine_does_not_outlive_a_lab_that_is_killed() {
     let running = launch::start(&words.map(str::to_owned), scene.path(), None).unwrap();
     let pid = running.pid();
     let machine = until("a machine", || {
+        let said = running.stderr_so_far().unwrap();
+        assert!(!running.has_ended(), "it ends by itself: {said}");
         let rcoe = children(pid);
         let emulator = rcoe.first().map(|rcoe| children(*rcoe)).unwrap_or_default();
         // It is bound to rcoe before it becomes that.
@@ -53,4 +55,35 @@ fn a_machine_does_not_outlive_a_lab_that_is_killed() {
     if Path::new(&folder).exists() {
         fs::remove_dir_all(folder).unwrap();
     }
+}
+
+#[test]
+fn a_campaign_that_is_interrupted_tells_what_it_found() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    let lab = binary().unwrap().with_file_name("rcoe-faultlab");
+    let (journal, counts) = (scene.path().join("journal"), scene.path().join("counts"));
+    let mut words = vec![lab.to_str().unwrap(), "campaign", "--count", "1000000"];
+    words.extend(["-n", "2", "--program", "md5sum"]);
+    words.extend(["--journal", journal.to_str().unwrap()]);
+    words.extend(["--counts", counts.to_str().unwrap()]);
+    let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+    let running = launch::start(&words, scene.path(), None).unwrap();
+    until("two injections", || {
+        let said = running.stderr_so_far().unwrap();
+        assert!(!running.has_ended(), "it ends by itself: {said}");
+        let text = fs::read_to_string(&journal).unwrap_or_default();
+        // The first line tells what was asked for.
+        (text.lines().count() > 2).then_some(())
+    });
+    launch::signal(running.pid(), Signal::INT).unwrap();
+    let outcome = running.finish(LIMIT).unwrap();
+    assert_eq!(outcome.survivors, 0);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    let table = outcome.out();
+    assert!(table.contains("md5sum"), "{table}");
+    let counts = fs::read_to_string(counts).unwrap();
+    assert!(counts.contains("faults"), "{counts}");
 }

@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::Uid;
 
 use crate::child::Setup;
+use crate::interrupt;
 
 /// One run of the program.
 #[derive(Debug)]
@@ -114,10 +115,8 @@ pub fn run(setup: &Setup, seed: u64, calls: u64, episode: u64) -> Result<Run> {
     command.args([seed, calls, episode].map(|number| number.to_string()));
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .process_group(0)
-        .spawn()
-        .context("cannot start unshare")?;
+    command.process_group(0);
+    let mut child = interrupt::let_through(|| command.spawn()).context("cannot start unshare")?;
     let output = drain(child.stdout.take().context("no stdout")?);
     let errors = drain(child.stderr.take().context("no stderr")?);
     let status = wait(&mut child, setup.deadline)?;

@@ -21,7 +21,6 @@
 pub(crate) mod answers;
 mod database;
 mod faults;
-pub mod interrupt;
 mod load;
 mod programs;
 pub(crate) mod redis;
@@ -46,6 +45,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::child::Setup;
+use crate::interrupt;
 use crate::plan::Rng;
 
 use faults::Done;

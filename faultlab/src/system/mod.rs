@@ -47,6 +47,7 @@ pub use processor::Processor;
 pub use report::{describe, markdown, verdicts};
 
 use crate::child::{Exit, Finished};
+use crate::interrupt;
 use crate::taxonomy::{Expected, Verdict, classify};
 
 /// Programs, each with its argument.
@@ -345,7 +346,7 @@ impl Lab {
         let work = || -> Result<()> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
+                if index >= count || interrupt::is_due() {
                     return Ok(());
                 }
                 let lock = || journal.lock().expect("nobody panics holding the journal");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use crate::events::Events;
-use crate::kills::interrupt;
+use crate::interrupt;
 
 /// A command that runs this rcoe, which ends with the lab, however that ends. The thread that
 /// starts it must be there as long.

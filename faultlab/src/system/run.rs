@@ -18,6 +18,7 @@ use super::stuck::Stuck;
 use super::{Guest, Hit, Setup, guest};
 use crate::child::{Exit, Finished};
 use crate::events::Events;
+use crate::interrupt;
 
 const VECTOR_BITS: u64 = 128;
 /// Bytes of a replica's partition, if nobody says how much.
@@ -93,7 +94,7 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(file("out")?)
             .stderr(file("err")?);
-        let child = command.spawn().context("starting rcoe")?;
+        let child = interrupt::let_through(|| command.spawn()).context("starting rcoe")?;
         Ok(Self {
             stuck: Stuck::new(child.id(), setup.deadline),
             child,

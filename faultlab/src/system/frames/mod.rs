@@ -30,6 +30,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::process::{Process, rcoe};
+use crate::interrupt;
 use crate::plan::Rng;
 
 /// Frames between two answers: fewer bytes than the card's ring has.
@@ -162,7 +163,7 @@ fn send_all(
     let mut client = Client::connect(port, setup.deadline)?;
     client.exchange(b"begins")?;
     let mut rng = Rng::new(&[campaign.seed]);
-    while run.frames < campaign.frames {
+    while run.frames < campaign.frames && !interrupt::is_due() {
         let batch = BATCH.min(campaign.frames - run.frames);
         let samples = wire.samples();
         for _ in 0..batch {

@@ -28,7 +28,7 @@ use super::clients::{Clients, Closed, Waited};
 use super::machine::{Machine, Shape};
 use super::{Setup, milliseconds};
 use crate::events::Events;
-use crate::kills::interrupt;
+use crate::interrupt;
 use crate::plan::Rng;
 use crate::system::Target;
 use crate::system::plan::{Flip, OF_SERVICE, OF_TRANSFER};

@@ -30,7 +30,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::events::Events;
-use crate::kills::interrupt;
+use crate::interrupt;
 use crate::plan::Rng;
 
 use clients::Clients;
