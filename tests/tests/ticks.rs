@@ -116,13 +116,41 @@ fn a_child_that_computes_agrees_by_itself() {
     assert_eq!(outcome.out(), "ready\n", "{what}");
 }
 
-/// The sum of this row of `--stats`.
-fn sum(told: &str, name: &str) -> u64 {
+/// One leaves its loop and waits at a call, before it or past some; the other computes for ever. It
+/// takes more phases than between calls, but not as many as there are at most.
+#[test]
+fn who_never_comes_to_the_call_at_which_the_other_waits_is_noticed() {
+    const MOST: u64 = 14;
+    let victim = Victim::of("ends", include_str!("ticks/ends.c"));
+    for (hit, arguments) in [(1, &[][..]), (0, &["calls"])] {
+        let group = victim.start(&["-n", "2", "--tick", "300ms", "--stats"], arguments);
+        // The one that waits is as patient as it has computed before.
+        until("some ticks are over", || {
+            let computed = |pid: &u32| proc::find(*pid).is_some_and(|it| it.ticks >= 100);
+            group.replicas.iter().all(computed).then_some(())
+        });
+        victim.corrupt(group.replicas[hit]);
+        let (outcome, events) = group.finish();
+        let what = format!("{hit}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+        assert_eq!(outcome.out(), "ready\n", "{what}");
+        let most = row(&outcome.err(), "most phases to a point").max();
+        assert!(
+            most.is_some_and(|most| (1..=MOST).contains(&most)),
+            "{what}"
+        );
+    }
+}
+
+/// This row of `--stats`.
+fn row(told: &str, name: &str) -> impl Iterator<Item = u64> {
     let row = told.lines().find_map(|row| row.strip_prefix(name));
     let row = row.unwrap_or_else(|| panic!("no {name}: {told}"));
-    row.split_whitespace()
-        .map(|it| it.parse::<u64>().unwrap())
-        .sum()
+    row.split_whitespace().map(|it| it.parse().unwrap())
+}
+
+fn sum(told: &str, name: &str) -> u64 {
+    row(told, name).sum()
 }
 
 /// What counts, and the program.

@@ -1,9 +1,11 @@
 //! How much an attempt has taken, by the reports of all: so all see it end alike.
 //!
-//! Where a verdict is to come soon only phases count that tell something. The way to a call, or
-//! through one, does not: who waits there has its own patience. Nor does a phase in which nobody
-//! can be stopped at the target. A phase in which damage kept somebody from finding the target
-//! never counts.
+//! Where a verdict is to come soon only phases count that tell something. The way through a call
+//! does not: who waits there has its own patience. Nor do the first phases in which somebody is on
+//! the way to a call, at which others are or which they are past: how far it has yet to go is known
+//! less well than the way to a place between calls. But whoever computes, phase after phase, and
+//! comes to no call has taken another way. Nor does a phase count in which nobody can be stopped at
+//! the target. A phase in which damage kept somebody from finding the target never counts.
 //!
 //! Whoever is left outside of a majority that has met may only be ahead of it, or behind. So each
 //! time that others meet, some phases follow in which it is looked for.
@@ -26,9 +28,13 @@ pub(super) struct Effort {
     /// Phases that are over, and those of them that count.
     made: u8,
     counted: u8,
+    /// Those in which somebody was on the way to a call.
+    ways: u8,
     unplaced: u8,
     /// Those that counted when the search began for whoever was not with the others.
     since: u8,
+    /// Events of whoever is behind all others, and computes.
+    behind: Option<u64>,
     /// What this replica looked for in the present phase was damaged.
     pub(super) spoilt: bool,
     /// This replica owns the target of the present phase, and nobody can be stopped there.
@@ -66,6 +72,9 @@ const MORE: u8 = 4;
 /// target in one, and runs in another, with the budget that makes up for the wrong one of both.
 const SEARCH: u8 = 3;
 
+/// So many phases in which somebody is on the way to a call do not count.
+const WAYS: u8 = 2;
+
 /// Phases that count as made, and by which budgets have grown, as an attempt begins anew.
 const ASTRAY: u8 = 2;
 
@@ -85,7 +94,7 @@ impl Effort {
 
     /// In the phase that is over a majority has met that is not the one before.
     pub(super) fn begin_search(&mut self) {
-        self.since = self.counted + 1;
+        self.since = self.told() + 1;
     }
 
     /// A phase is over in which not all have come to the target, or none has begun yet.
@@ -95,28 +104,18 @@ impl Effort {
         pace: Pace,
         known: Known,
     ) -> Next {
-        let events = reports.clone().next().map(|it| it.standing.events);
-        let computes = |it: &Report| !it.standing.at_call && Some(it.standing.events) == events;
-        let nowhere = reports.clone().any(|report| report.nowhere);
-        let spoilt = reports.clone().any(|report| report.spoilt);
-        let telling = !pace.is_short() || !nowhere && reports.clone().all(computes);
-        let counts = telling && !spoilt;
-        let began = self.phase > 0;
-        self.made += u8::from(began);
-        self.counted += u8::from(began && counts);
-        self.unplaced += u8::from(began && nowhere);
-        (self.nowhere, self.spoilt) = (false, false);
+        let again = self.add_phase(reports.clone(), pace);
         let phases = match known {
             Known::Undecided => pace.undecided,
             Known::Right | Known::Before => pace.phases,
         };
         let phases = phases + more_of(reports.count());
-        let searched = self.since == 0 || self.counted >= self.since + SEARCH;
+        let told = self.told();
+        let searched = self.since == 0 || told >= self.since + SEARCH;
         let proven = known != Known::Before;
         let most = if proven { MOST } else { MOST + MORE };
-        if !(self.counted >= phases && searched && proven) && self.made < most {
-            let again = spoilt || nowhere && pace.is_short();
-            self.phase += u8::from(!(began && again));
+        if !(told >= phases && searched && proven) && self.made < most {
+            self.phase += u8::from(!again);
             return Next::Phase;
         }
         match self.unplaced * 2 > self.made {
@@ -124,6 +123,43 @@ impl Effort {
             false if proven => Next::Verdict,
             false => Next::Doubted,
         }
+    }
+
+    /// Adds the phase that is over, if there was one. Is it to be made again?
+    fn add_phase<'a>(
+        &mut self,
+        reports: impl Iterator<Item = &'a Report> + Clone,
+        pace: Pace,
+    ) -> bool {
+        let nowhere = reports.clone().any(|report| report.nowhere);
+        let spoilt = reports.clone().any(|report| report.spoilt);
+        let events = reports.clone().next().map(|it| it.standing.events);
+        let computes = |it: &Report| !it.standing.at_call && Some(it.standing.events) == events;
+        let telling = !pace.is_short() || !nowhere && reports.clone().all(computes);
+        let is_way = self.is_way(reports) && !telling && !nowhere;
+        (self.nowhere, self.spoilt) = (false, false);
+        if self.phase == 0 {
+            return false;
+        }
+        self.made += 1;
+        self.counted += u8::from(telling && !spoilt);
+        self.ways += u8::from(is_way && !spoilt);
+        self.unplaced += u8::from(nowhere);
+        spoilt || nowhere && pace.is_short()
+    }
+
+    /// Did whoever is behind all others, maybe only since they are at a call, compute, as in the
+    /// phase before, and come to no call?
+    fn is_way<'a>(&mut self, reports: impl Iterator<Item = &'a Report> + Clone) -> bool {
+        let places = reports.map(|it| (it.standing.events, it.standing.at_call));
+        let behind = places.min().filter(|&(_, at_call)| !at_call);
+        let before = core::mem::replace(&mut self.behind, behind.map(|(events, _)| events));
+        before.is_some() && before == self.behind
+    }
+
+    /// Phases that tell something.
+    fn told(&self) -> u8 {
+        self.counted + self.ways.saturating_sub(WAYS)
     }
 }
 
@@ -153,26 +189,35 @@ mod tests {
         ..PACE
     };
 
-    fn reports(at_call: bool, nowhere: bool) -> [Report; 2] {
-        [7, 9].map(|progress| Report {
+    /// Where the one that is further is.
+    #[derive(Clone, Copy)]
+    enum Further {
+        Computes,
+        AtCall,
+        BehindCall,
+    }
+    use Further::{AtCall, BehindCall, Computes};
+
+    fn reports(further: Further, nowhere: bool) -> [Report; 2] {
+        [Computes, further].map(|place| Report {
             came: Came::Apart,
             alike: ReplicaSet::empty(),
             nowhere,
             spoilt: false,
             passed: false,
             standing: Standing {
-                progress,
-                at_call,
+                events: u64::from(matches!(place, BehindCall)),
+                at_call: matches!(place, AtCall),
                 ..Standing::default()
             },
         })
     }
 
     /// Phases until the attempt ends if it is not known who is right before this one.
-    fn run(pace: Pace, at_call: bool, nowhere: bool, decided: u8) -> (u8, Next) {
+    fn run(pace: Pace, further: Further, nowhere: bool, decided: u8) -> (u8, Next) {
         let mut effort = Effort::default();
         for phase in 0.. {
-            let reports = reports(at_call, nowhere);
+            let reports = reports(further, nowhere);
             let known = match phase >= decided {
                 true => Known::Right,
                 false => Known::Undecided,
@@ -188,19 +233,39 @@ mod tests {
     #[test]
     fn an_attempt_goes_on_for_a_while_until_it_is_known_who_is_right() {
         for (decided, end) in [(0, 4), (3, 4), (4, 4), (6, 6), (u8::MAX, 9)] {
-            assert_eq!(run(PACE, false, false, decided), (end, Next::Verdict));
+            assert_eq!(run(PACE, Computes, false, decided), (end, Next::Verdict));
         }
     }
 
     #[test]
-    fn the_way_to_a_call_counts_only_where_there_is_time() {
-        assert_eq!(run(PACE, true, false, 0), (MOST, Next::Verdict));
-        assert_eq!(run(LONG, true, false, 0), (4, Next::Verdict));
+    fn the_way_to_a_call_takes_some_phases_more_where_there_is_little_time() {
+        for further in [AtCall, BehindCall] {
+            assert_eq!(run(PACE, further, false, 0), (4 + WAYS, Next::Verdict));
+            assert_eq!(run(LONG, further, false, 0), (4, Next::Verdict));
+        }
+    }
+
+    #[test]
+    fn whoever_comes_to_calls_or_waits_there_is_waited_for() {
+        for waits in [false, true] {
+            let mut effort = Effort::default();
+            let mut nexts = (0..).map(|phase| {
+                let mut reports = reports(BehindCall, false);
+                reports[0].standing.at_call = waits;
+                if !waits {
+                    reports[0].standing.events = phase;
+                    reports[1].standing.events = phase + 1;
+                }
+                (phase, effort.account(reports.iter(), PACE, Known::Right))
+            });
+            let last = nexts.find(|&(_, next)| next != Next::Phase);
+            assert_eq!(last, Some((u64::from(MOST), Next::Verdict)), "{waits}");
+        }
     }
 
     #[test]
     fn a_search_with_a_damaged_stub_does_not_count() {
-        let mut reports = reports(false, false);
+        let mut reports = reports(Computes, false);
         let mut effort = Effort::default();
         reports[1].spoilt = true;
         for pace in [PACE, LONG] {
@@ -219,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_begins_anew_searches_as_far_as_another() {
-        let reports = reports(false, false);
+        let reports = reports(Computes, false);
         for misled in 1..PACE.phases {
             let mut effort = Effort::default();
             for _ in 0..misled {
@@ -237,7 +302,7 @@ mod tests {
 
     #[test]
     fn who_was_not_where_a_majority_met_is_looked_for() {
-        let reports = reports(false, false);
+        let reports = reports(Computes, false);
         let mut effort = Effort::default();
         let mut phases = (0..MOST).take_while(|&phase| {
             if phase == PACE.phases {
@@ -250,7 +315,7 @@ mod tests {
 
     #[test]
     fn there_is_no_verdict_while_the_majority_that_met_is_apart() {
-        let reports = reports(false, false);
+        let reports = reports(Computes, false);
         for (apart, end) in [
             (0..3, (PACE.phases, Next::Verdict)),
             (3..6, (6, Next::Verdict)),
@@ -272,7 +337,7 @@ mod tests {
 
     #[test]
     fn targets_at_which_nobody_can_be_stopped_prove_nothing() {
-        assert_eq!(run(PACE, false, true, 0), (MOST, Next::Unplaced));
-        assert_eq!(run(LONG, false, true, 0), (4, Next::Unplaced));
+        assert_eq!(run(PACE, Computes, true, 0), (MOST, Next::Unplaced));
+        assert_eq!(run(LONG, Computes, true, 0), (4, Next::Unplaced));
     }
 }
