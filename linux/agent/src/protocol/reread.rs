@@ -10,6 +10,10 @@
 //! second reading like any other: only what equals the program's memory is published, and what
 //! differs, since somebody has changed the file or the buffer was hit, is read anew.
 //!
+//! A follower that reads a file by itself (see [`direct`](crate::protocol::direct)) reads it ahead
+//! in the same way: replicas share what the host keeps of an open file and of its pages, and each
+//! call for a piece takes those words away from the core of the primary, which wants them next.
+//!
 //! Contract: reading ahead neither waits nor has an effect. It takes what the host has in memory,
 //! of files that can tell (`RWF_NOWAIT`), which devices that do something at a read, and files that
 //! are made up as they are read, cannot.
@@ -166,6 +170,11 @@ impl File {
         last.end = offset + self.length;
         last.row = 0;
         true
+    }
+
+    /// Where the bytes of the result stand, if they were read ahead.
+    pub(super) fn stand_at(&self) -> Option<u64> {
+        Some(BUFFER.get() as u64 + self.ahead? as u64)
     }
 
     /// Puts `len` bytes of the result into cells, of which so many come `before`.

@@ -18,6 +18,12 @@ pub(super) const CHUNK: usize = 128 * 1024;
 const PARTS: usize = 4;
 const _: () = assert!(PARTS * CHUNK <= INTAKE_BYTES);
 
+/// In which part this place is. Whoever has taken the first record of one has taken all those of
+/// the part before.
+pub(super) const fn part_of(place: usize) -> usize {
+    place / CHUNK
+}
+
 /// What is kept where.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {

@@ -33,7 +33,9 @@ fn record(file: &File, helped: bool) -> (Record, Vec<u8>) {
 /// What a follower has, and how it came to it.
 fn held(record: &Record, kept: &[u8]) -> (Held, Vec<u8>) {
     let mut own = vec![0; LENGTH];
-    let held = hold(record, own.as_mut_ptr() as u64, kept.as_ptr() as u64);
+    let mut last = LastRead::default();
+    let at = own.as_mut_ptr() as u64;
+    let held = hold(record, at, kept.as_ptr() as u64, &mut last);
     (held, own)
 }
 
