@@ -200,6 +200,10 @@ fn start_of(fd: u64, length: u64) -> Option<u64> {
     sys::seek(fd, 0, Whence::Current)?.checked_sub(length)
 }
 
+/// Held by tests that have something read ahead: they share the buffer.
+#[cfg(test)]
+pub(super) static READING_AHEAD: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +249,7 @@ mod tests {
 
     #[test]
     fn pieces_in_a_row_come_from_the_buffer_until_the_file_is_changed() {
+        let _alone = READING_AHEAD.lock();
         let file = numbered(40);
         let mut last = LastRead::default();
         let row = u64::try_from(ROW).expect("a few");
