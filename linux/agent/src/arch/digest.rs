@@ -67,7 +67,8 @@ impl Digest {
         self.of_copy(from, len, 0)
     }
 
-    /// Of the same, and copies them to memory of the caller's, unless that is 0.
+    /// Of the same, and copies them to other memory, of the caller's or the program's, unless that
+    /// is 0. Either may be such that it cannot be touched: none then, and what is there is any.
     pub(crate) fn of_copy(self, from: u64, len: usize, to: u64) -> Option<u64> {
         let mut digest = 0_u64;
         let words = [from, len as u64, to, (&raw mut digest) as u64];
