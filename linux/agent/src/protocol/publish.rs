@@ -44,8 +44,11 @@ pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved, r
         ..
     } = &mut *kernel;
     let result = made.noted();
-    let filled = segments.only_known(what, result);
-    if !brief::publish_effect(replica, repeatable, (result, filled), || made.noted()) {
+    let filled = || segments.only_known(what, result);
+    // Asked first: nothing is gained by finding out what a long one has filled.
+    let brief = brief::is_short(result)
+        && brief::publish_effect(replica, repeatable, (result, filled()), || made.noted());
+    if !brief {
         publish_noted_apart(kernel, call);
     }
 }
