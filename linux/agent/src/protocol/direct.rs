@@ -5,6 +5,10 @@
 //! memory would reach all (see [`reread`](crate::protocol::reread)). Nearly always the digests are
 //! equal, and that is all.
 //!
+//! A follower that goes through a file reads it ahead, as [`reread`](crate::protocol::reread) does.
+//! What it has so is taken if it has the digest of the record. If not, that says nothing, since the
+//! file may have been changed before the primary read it, and the follower reads the piece itself.
+//!
 //! If they differ, somebody has changed the file in between, or a replica was hit, and it must be
 //! certain which. So files are read this way only if nobody can change them unseen ([`unseen`]):
 //! whoever changes them after that moves a time stamp, of which the record holds the value. If it

@@ -328,8 +328,8 @@ impl Segments {
         let [segment] = &mut self.list[..self.count] else {
             return false;
         };
-        let whole = matches!(segment.rule, Rule::Share(1))
-            && u64::try_from(result) == Ok(segment.capacity);
+        let whole =
+            matches!(segment.rule, Rule::Share(1)) && u64::try_from(result) == Ok(segment.capacity);
         if whole {
             segment.filled = segment.capacity;
         }

@@ -143,7 +143,11 @@ fn what_was_read_ahead_is_taken_if_it_is_what_the_primary_has() {
     let changed = 8 * SHORTEST as u64;
     file.write_all_at(&after.repeat(8), changed).expect("room");
     let held = next(&mut last, &file, 8, &before);
-    assert_eq!(held, (Held::Same, before.to_vec()), "as the primary read it");
+    assert_eq!(
+        held,
+        (Held::Same, before.to_vec()),
+        "as the primary read it"
+    );
     let held = next(&mut last, &file, 9, &after);
     assert_eq!(held, (Held::Same, after.to_vec()), "it is read anew");
     let held = next(&mut last, &file, 10, &after);
