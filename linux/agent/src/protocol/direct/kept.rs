@@ -111,6 +111,21 @@ mod tests {
     }
 
     #[test]
+    fn who_has_come_to_a_part_is_done_with_the_one_before() {
+        let mut kept = Kept::NOTHING;
+        let mut told = usize::MAX;
+        let mut passed = 0;
+        for at in 1..20 * PARTS as u64 {
+            // The primary finds room, though the follower tells only of each part's first record.
+            let place = keep(&mut kept, CHUNK / 3, 10 * at, passed).expect("room");
+            if part_of(place) != told {
+                told = part_of(place);
+                passed = 10 * at;
+            }
+        }
+    }
+
+    #[test]
     fn what_is_longer_than_a_part_is_not_kept() {
         let mut kept = Kept::NOTHING;
         assert_eq!(keep(&mut kept, CHUNK + 1, 10, 0), None);
