@@ -9,8 +9,8 @@
 //! What it has so is taken if it has the digest of the record. If not, that says nothing, since the
 //! file may have been changed before the primary read it, and the follower reads the piece itself.
 //!
-//! If digests differ, somebody has changed the file in between, or a replica was hit, and it must be
-//! certain which. So files are read this way only if nobody can change them unseen ([`unseen`]):
+//! If digests differ, somebody has changed the file in between, or a replica was hit; which of both
+//! must be certain. So files are read this way only if nobody can change them unseen ([`unseen`]):
 //! whoever changes them after that moves a time stamp, of which the record holds the value. If it
 //! is still the same, a replica was hit, and the follower calls for a vote. If it is another one,
 //! the follower takes the bytes of the primary, which keeps the last ones where siblings can read
