@@ -47,8 +47,20 @@ impl Node {
     /// Primary: as [`Node::place`], with the own memory at hand.
     #[inline(always)]
     pub(crate) fn place_in<'a>(&self, own: &Port<'a>, len: usize) -> Option<Place<'a>> {
-        assert!(len <= MAX_RECORD);
         assert!(self.primary == self.id, "only the primary publishes");
+        self.place_of_next(own, len)
+    }
+
+    /// The same of the record that ends an effect, which only the primary begins.
+    #[inline(always)]
+    pub(crate) fn place_of_effect<'a>(&self, own: &Port<'a>, len: usize) -> Option<Place<'a>> {
+        debug_assert!(self.effect != 0 && self.primary == self.id);
+        self.place_of_next(own, len)
+    }
+
+    #[inline(always)]
+    fn place_of_next<'a>(&self, own: &Port<'a>, len: usize) -> Option<Place<'a>> {
+        assert!(len <= MAX_RECORD);
         if self.cursor + record_words(len) > self.limit {
             return None;
         }

@@ -26,6 +26,13 @@ impl Node {
     #[inline(always)]
     pub(crate) fn begin_effect_in(&mut self, own: &Outbox, repeatable: bool) {
         assert!(self.is_primary(), "only the primary has effects");
+        self.announce_effect(own, repeatable);
+    }
+
+    /// The same where that was asked just now.
+    #[inline(always)]
+    pub(crate) fn announce_effect(&mut self, own: &Outbox, repeatable: bool) {
+        debug_assert!(self.is_primary(), "only the primary has effects");
         self.effect = effect_word(self.records, repeatable);
         own.effect.store(self.effect, Ordering::Release);
     }

@@ -74,6 +74,9 @@ pub struct Reading {
     pub piece: Option<u64>,
     /// Follower: times that it has read this piece.
     tries: u8,
+    /// Follower: the version that the file had when it was read ahead. What comes of that is taken
+    /// if it is what the primary has, and shows nothing if not.
+    pub ahead: Option<u8>,
     /// Primary: the version of the file, if it was looked at.
     known: Option<u8>,
     /// Primary: where the record of the piece that is kept ends.
@@ -89,6 +92,7 @@ impl Reading {
         Self {
             piece: None,
             tries: 0,
+            ahead: None,
             known: None,
             kept_until: None,
             guards,

@@ -23,15 +23,19 @@
 
 enum { WARM_UP = 1000, MOST = 1000000 };
 
-static int null_fd, zero_fd, epoll_fd, pair[2];
+static int null_fd, zero_fd, file_fd, epoll_fd, pair[2];
 static const char *file;
 static char buffer[64];
+static char page[4096];
 static uint32_t word;
 
 static void check(long result, long expected) { if (result != expected) exit(2); }
 
 static void write_null(void) { check(write(null_fd, buffer, 64), 64); }
 static void read_zero(void) { check(read(zero_fd, buffer, 64), 64); }
+static void read_page(void) {
+    if (read(file_fd, page, sizeof page) != sizeof page) check(lseek(file_fd, 0, SEEK_SET), 0);
+}
 static void parent(void) { getppid(); }
 static void clock_libc(void) {
     struct timespec t;
@@ -93,6 +97,7 @@ static const struct { const char *name; void (*call)(void); void (*prepare)(void
     {"clock", clock_libc, NULL},         {"getppid", parent, NULL},
     {"epoll", poll_nothing, NULL},       {"pair", write_read, NULL},
     {"sendto", send_receive, NULL},      {"futex-wake", wake_nobody, NULL},
+    {"read-file", read_page, NULL},
     {"stat", stat_path, NULL},           {"open-close", open_close, NULL},
 };
 
@@ -106,11 +111,12 @@ int main(int argc, char **argv) {
     file = argv[0];
     null_fd = open("/dev/null", O_WRONLY);
     zero_fd = open("/dev/zero", O_RDONLY);
+    file_fd = open(file, O_RDONLY);
     epoll_fd = epoll_create1(0);
     check(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     struct epoll_event event = {.events = EPOLLIN};
     check(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, pair[1], &event), 0);
-    if (null_fd < 0 || zero_fd < 0) return 2;
+    if (null_fd < 0 || zero_fd < 0 || file_fd < 0) return 2;
     if (kinds[kind].prepare) kinds[kind].prepare();
     for (int i = 0; i < WARM_UP; i++) {
         mark();

@@ -61,11 +61,12 @@ const fn cell(kind: &'static str, what: &'static str) -> Cell {
     Cell { kind, what }
 }
 
-const CELLS: [Cell; 12] = [
+const CELLS: [Cell; 13] = [
     cell("write", "write 64 B to /dev/null"),
     cell("write-threads", "the same, five threads"),
     cell("write-shared", "the same, memory shared with a child"),
     cell("read", "read 64 B of /dev/zero"),
+    cell("read-file", "read 4 KiB of a file"),
     cell("clock", "clock_gettime"),
     cell("getppid", "getppid"),
     cell("epoll", "epoll_wait, nothing ready"),

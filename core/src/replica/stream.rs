@@ -59,6 +59,12 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.begin_effect_in(self.own.outbox, repeatable);
     }
 
+    /// The same of a replica that has asked just now whether it is the primary.
+    #[inline(always)]
+    pub fn announce_effect(&mut self, repeatable: bool) {
+        self.node.announce_effect(self.own.outbox, repeatable);
+    }
+
     /// Primary: publishes the result of a call as the next record and ends the effect.
     ///
     /// The signature at this moment goes with it: the call's arguments are folded in, its result is
@@ -160,15 +166,15 @@ impl<'a, E: Env> Replica<'a, E> {
         self.wake_sleepers();
     }
 
-    /// Primary of two: the place of the next record, of `len` words, as [`Replica::place`] has it.
-    /// None also if there are more replicas.
+    /// Primary of two that has begun an effect: the place of its record, of `len` words, as
+    /// [`Replica::place`] has it. None also if there are more replicas.
     ///
     /// # Panics
-    /// As [`Replica::publish`].
+    /// If `len` is more than a record has.
     #[inline(always)]
     pub fn place_for_partner(&mut self, len: usize) -> Option<Placed<'_, 'a, E>> {
         let partner = self.partner?;
-        let place = self.node.place_in(&self.own, len)?;
+        let place = self.node.place_of_effect(&self.own, len)?;
         Some(Placed {
             replica: self,
             partner,

@@ -61,7 +61,23 @@ impl Process {
                 self.reading.piece = Some(piece);
                 self.use_piece(ports);
             }
-            _ => self.stage = Stage::Read,
+            Told::Digest(..) => self.take_ahead(ports),
+            Told::Piece(_) => self.stage = Stage::Read,
+        }
+    }
+
+    /// Follower: takes what it has read ahead if the primary has the same, else it reads.
+    fn take_ahead(&mut self, ports: &Ports<'_>) {
+        self.stage = Stage::Read;
+        let Some(version) = self.reading.ahead else {
+            return;
+        };
+        self.reading.piece = Some(content(self.at, version));
+        if self.is_as_told() || self.reading.guards.off(Bug::DigestUncompared) {
+            self.use_piece(ports);
+        } else {
+            self.reading.piece = None;
+            self.reading.ahead = None;
         }
     }
 
@@ -70,7 +86,10 @@ impl Process {
         self.read_piece(world);
         match Told::of(self.result) {
             Told::Piece(_) => self.use_piece(ports),
-            Told::Digest(..) => self.stage = Stage::Digest,
+            Told::Digest(..) => {
+                self.reading.ahead.get_or_insert(world.version);
+                self.stage = Stage::Digest;
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! for two that are alike.
 
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arch::cpuid;
 use crate::arch::entry::{GuardedBody, guarded_with, without_vectors};
@@ -19,8 +20,14 @@ const ROW: usize = LANES * LANE;
 /// Asks the processor what [`Digest::fastest`] needs; in all replicas before the program asks it
 /// anything, because what was asked is alike in all.
 pub(crate) fn measure() {
-    let _ = Digest::fastest();
+    const AES: u32 = 1 << 25;
+    let helped = cpuid::answer(1, 0)[2] & AES != 0;
+    HELPED.store(helped, Ordering::Relaxed);
 }
+
+/// Has the processor instructions for AES? As was measured: to look an answer up takes as long as
+/// the digest of a few hundred bytes.
+static HELPED: AtomicBool = AtomicBool::new(false);
 
 /// Which digest.
 #[derive(Clone, Copy)]
@@ -31,8 +38,7 @@ pub(crate) struct Digest {
 impl Digest {
     /// The one that this processor is faster with. The same in all replicas.
     pub(crate) fn fastest() -> Self {
-        const AES: u32 = 1 << 25;
-        Self::new(cpuid::answer(1, 0)[2] & AES != 0)
+        Self::new(HELPED.load(Ordering::Relaxed))
     }
 
     /// The one for so many bytes: of few the other one makes less ado.
@@ -61,7 +67,8 @@ impl Digest {
         self.of_copy(from, len, 0)
     }
 
-    /// Of the same, and copies them to memory of the caller's, unless that is 0.
+    /// Of the same, and copies them to other memory, of the caller's or the program's, unless that
+    /// is 0. Either may be such that it cannot be touched: none then, and what is there is any.
     pub(crate) fn of_copy(self, from: u64, len: usize, to: u64) -> Option<u64> {
         let mut digest = 0_u64;
         let words = [from, len as u64, to, (&raw mut digest) as u64];

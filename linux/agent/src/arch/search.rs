@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn in_real_code_the_same_is_found_as_by_each_byte() {
-        let code = &own_code()[..1 << 20];
+        let code = &own_code()[..2 << 20];
         for wanted in [ALL, NO_COUNTER] {
             let pairs = code.windows(2).enumerate();
             let each = pairs

@@ -586,7 +586,7 @@ fn lead<const SIMPLE: bool>(
         kernel.settle_debt();
     }
     let repeatable = what.class == Class::Input && what.repeatable;
-    kernel.replica.begin_effect(repeatable);
+    kernel.replica.announce_effect(repeatable);
     kernel.made.begin();
     let Some(result) = effect::<SIMPLE>(kernel, call, what) else {
         return Err(lead_in_vain(kernel, call));

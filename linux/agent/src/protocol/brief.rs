@@ -37,6 +37,12 @@ pub(crate) const fn result_of(first: u64) -> i64 {
     (first & !BRIEF).cast_signed()
 }
 
+/// May a record of this result be a short one?
+#[inline]
+pub(crate) fn is_short(result: i64) -> bool {
+    (0..MOST).contains(&result)
+}
+
 /// Primary: publishes the result of a call, which has filled this, if it is short. `source` is
 /// asked for it each time that it is written or compared. False if nothing was done.
 #[inline(always)]
@@ -45,7 +51,7 @@ pub(crate) fn publish(
     (result, filled): (i64, Filled),
     source: impl Fn() -> i64,
 ) -> bool {
-    if !(0..MOST).contains(&result) {
+    if !is_short(result) {
         return false;
     }
     match filled {
@@ -66,7 +72,7 @@ pub(crate) fn publish_effect(
     (result, filled): (i64, Filled),
     source: impl Fn() -> i64,
 ) -> bool {
-    if !(0..MOST).contains(&result) {
+    if !is_short(result) {
         return false;
     }
     let (from, bytes) = match filled {

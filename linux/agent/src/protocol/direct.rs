@@ -5,8 +5,12 @@
 //! memory would reach all (see [`reread`](crate::protocol::reread)). Nearly always the digests are
 //! equal, and that is all.
 //!
-//! If they differ, somebody has changed the file in between, or a replica was hit, and it must be
-//! certain which. So files are read this way only if nobody can change them unseen ([`unseen`]):
+//! A follower that goes through a file reads it ahead, as [`reread`](crate::protocol::reread) does.
+//! What it has so is taken if it has the digest of the record. If not, that says nothing, since the
+//! file may have been changed before the primary read it, and the follower reads the piece itself.
+//!
+//! If digests differ, somebody has changed the file in between, or a replica was hit; which of both
+//! must be certain. So files are read this way only if nobody can change them unseen ([`unseen`]):
 //! whoever changes them after that moves a time stamp, of which the record holds the value. If it
 //! is still the same, a replica was hit, and the follower calls for a vote. If it is another one,
 //! the follower takes the bytes of the primary, which keeps the last ones where siblings can read
@@ -29,6 +33,7 @@ use crate::memory::guest::{self, Fault};
 use crate::memory::{deferred, regions};
 use crate::protocol::brief;
 use crate::protocol::env::LinuxEnv;
+use crate::protocol::reread::LastRead;
 use crate::protocol::segments::Segments;
 use crate::sys::{self, Whence};
 use kept::Kept;
@@ -65,6 +70,9 @@ pub(crate) struct Direct {
     end: u64,
     records: u64,
     kept: Kept,
+    /// Follower: the part of the primary's kept bytes of which it has told last that it has come
+    /// so far.
+    told: usize,
 }
 
 impl Direct {
@@ -76,6 +84,7 @@ impl Direct {
         end: 0,
         records: 0,
         kept: Kept::NOTHING,
+        told: usize::MAX,
     };
 
     /// The version of this file if it is known and looked at often enough. `noted`: all know that
@@ -195,6 +204,7 @@ impl Direct {
         if !put(replica, &record) {
             return None;
         }
+        replica.env_mut().add_work();
         self.kept.filled(replica, length);
         self.end = offset + length as u64;
         self.records = replica.records();
@@ -239,6 +249,7 @@ impl Direct {
         &mut self,
         replica: &mut Replica<'_, LinuxEnv>,
         segments: &Segments,
+        last: &mut LastRead,
         words: &[u64],
     ) -> Option<Taken> {
         let record = Record::of(words)?;
@@ -249,12 +260,16 @@ impl Direct {
             "the record holds this call's result"
         );
         // The primary may wait for it.
-        replica.tell_position();
+        let part = kept::part_of(record.place);
+        if self.told != part {
+            self.told = part;
+            replica.tell_position();
+        }
         let kept = bytes_of(replica.primary()) + record.place as u64;
         Some(Taken {
             fd: record.fd.into(),
             result: record.length.cast_signed() as i64,
-            held: hold(&record, address, kept),
+            held: hold(&record, address, kept, last),
         })
     }
 }
@@ -309,10 +324,13 @@ pub(crate) enum Held {
 const ATTEMPTS: usize = 2;
 
 /// Follower: gets the bytes by itself, or from where the primary keeps them.
-fn hold(record: &Record, address: u64, kept: u64) -> Held {
+fn hold(record: &Record, address: u64, kept: u64, last: &mut LastRead) -> Held {
     let mut own = Err(Fault);
     // The host touches memory that is there only.
     if !deferred::is_active() {
+        if take_ahead(record, address, last) {
+            return Held::Same;
+        }
         for _ in 0..ATTEMPTS {
             own = read(record, address);
             if own == Ok(record.digest) {
@@ -332,6 +350,24 @@ fn hold(record: &Record, address: u64, kept: u64) -> Held {
         Ok(digest) if digest == record.digest => Held::Same,
         _ => Held::Other(digest.unwrap_or(0)),
     }
+}
+
+/// Takes the same piece of what this follower has read ahead, if it has, and that is what the
+/// primary holds. Nothing follows if it is not: the file may have been changed since.
+fn take_ahead(record: &Record, address: u64, last: &mut LastRead) -> bool {
+    let file = last.file(record.fd.into(), Some(record.offset), record.length as u64);
+    let Some(mut file) = file else {
+        return false;
+    };
+    let Some(from) = file.stand_at() else {
+        return false;
+    };
+    let digest = Digest::new(record.helped).of_copy(from, record.length, address);
+    let same = digest == Some(record.digest);
+    if !same {
+        file.read_anew(last);
+    }
+    same
 }
 
 /// Reads the same piece of the file; its digest, if all of it came.

@@ -263,6 +263,12 @@ impl LinuxEnv {
         self.debt.begin_anew();
     }
 
+    /// What was published last has siblings work for long; see [`Debt::add_work`].
+    #[inline]
+    pub(crate) const fn add_work(&mut self) {
+        self.debt.add_work();
+    }
+
     /// Does everybody doze who sleeps on the own doorbell?
     fn all_doze(&self) -> bool {
         let own = self.own_id;

@@ -4,7 +4,8 @@
 //! would fall asleep at every one of them. So who waits for a record *dozes* first: for a moment,
 //! after which it looks by itself. Whoever rings for one that dozes may put off waking it, until it
 //! has rung often or has to wait itself ([`Debt`]); the follower then finds many records at once.
-//! The first record after a wait for the outside wakes it, so that both work at the same time.
+//! The first record after a wait for the outside wakes it, so that both work at the same time; so
+//! do a few records with which comes long work.
 //!
 //! A slow wait that is soon over needs no clock: how long it has taken is asked only once a nap has
 //! lasted its time.
@@ -21,6 +22,8 @@ const SLEEP_NS: u64 = 100_000_000;
 const MOST_NAPS: u32 = 32;
 /// Most rings for which waking is put off.
 const MOST_RINGS: u32 = 64;
+/// What a ring counts for that tells of long work: waking takes less than that.
+const LONG_WORK: u32 = 16;
 
 /// How the wait goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,14 @@ impl Debt {
         now
     }
 
+    /// The last ring told of work that takes longer than waking does. Whoever dozes is woken soon
+    /// then, before it is so far behind that this replica has to wait for it.
+    pub(crate) const fn add_work(&mut self) {
+        if self.rings != 0 {
+            self.rings += LONG_WORK - 1;
+        }
+    }
+
     /// This replica is about to wait for the outside. Whoever dozes is woken with what comes next,
     /// so that it works while this replica does.
     pub(crate) const fn begin_anew(&mut self) {
@@ -149,6 +160,14 @@ mod tests {
         assert!(!debt.ring(true));
         assert!(debt.settle());
         assert!(!debt.settle(), "once is enough");
+        let work = |debt: &mut Debt| {
+            let wakes = debt.ring(true);
+            debt.add_work();
+            wakes
+        };
+        let put_off = (0..100).take_while(|_| !work(&mut debt)).count();
+        assert_eq!(put_off, 4, "long work each");
+        assert!(!debt.settle());
         debt.begin_anew();
         assert!(debt.ring(true), "after a wait for the outside");
         assert!(!debt.ring(true));

@@ -44,8 +44,11 @@ pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved, r
         ..
     } = &mut *kernel;
     let result = made.noted();
-    let filled = segments.only_known(what, result);
-    if !brief::publish_effect(replica, repeatable, (result, filled), || made.noted()) {
+    let filled = || segments.only_known(what, result);
+    // Asked first: nothing is gained by finding out what a long one has filled.
+    let brief = brief::is_short(result)
+        && brief::publish_effect(replica, repeatable, (result, filled()), || made.noted());
+    if !brief {
         publish_noted_apart(kernel, call);
     }
 }
@@ -60,8 +63,9 @@ fn publish_noted_apart(kernel: &mut Kernel, call: &Call) {
         ..
     } = &mut *kernel;
     let result = made.noted();
-    let filled = segments.only(result);
-    if !brief::publish(replica, (result, filled), || made.noted()) {
+    let brief = brief::is_short(result)
+        && brief::publish(replica, (result, segments.only(result)), || made.noted());
+    if !brief {
         let outcome = kernel.signals.nothing_new(kernel.made.noted());
         publish_at_length(kernel, call, &outcome);
     }
@@ -70,10 +74,15 @@ fn publish_noted_apart(kernel: &mut Kernel, call: &Call) {
 #[inline(never)]
 fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
     let result = acting::of_host(call, outcome.result);
+    let at = read_at(call);
+    let whole = at.is_some() && kernel.segments.settle_whole(result);
+    if whole && publish_digest(kernel, call, outcome, at).is_some() {
+        return;
+    }
     if kernel.segments.settle(result).is_err() {
         panic!("the kernel wrote a length that cannot be read");
     }
-    if publish_digest(kernel, call, outcome).is_some() {
+    if !whole && publish_digest(kernel, call, outcome, at).is_some() {
         return;
     }
     let mut file = file_read(&mut kernel.last_read, call, outcome.result);
@@ -101,8 +110,13 @@ fn read_at(call: &Call) -> Option<Option<u64>> {
 }
 
 /// Of a file that each replica can read itself: publishes a digest. None if nothing was done.
-fn publish_digest(kernel: &mut Kernel, call: &Call, outcome: &Outcome) -> Option<()> {
-    let at = read_at(call)?;
+fn publish_digest(
+    kernel: &mut Kernel,
+    call: &Call,
+    outcome: &Outcome,
+    at: Option<Option<u64>>,
+) -> Option<()> {
+    let at = at?;
     let fd = call.arg(0);
     let noted = kernel.outgoing.reads_directly(fd)?;
     let plain = kernel.signals.is_nothing_new(outcome) && !kernel.turns.is_member();

@@ -10,6 +10,10 @@
 //! second reading like any other: only what equals the program's memory is published, and what
 //! differs, since somebody has changed the file or the buffer was hit, is read anew.
 //!
+//! A follower that reads a file by itself (see [`direct`](crate::protocol::direct)) reads it ahead
+//! in the same way: replicas share what the host keeps of an open file and of its pages, and each
+//! call for a piece takes those words away from the core of the primary, which wants them next.
+//!
 //! Contract: reading ahead neither waits nor has an effect. It takes what the host has in memory,
 //! of files that can tell (`RWF_NOWAIT`), which devices that do something at a read, and files that
 //! are made up as they are read, cannot.
@@ -168,6 +172,11 @@ impl File {
         true
     }
 
+    /// Where the bytes of the result stand, if they were read ahead.
+    pub(super) fn stand_at(&self) -> Option<u64> {
+        Some(BUFFER.get() as u64 + self.ahead? as u64)
+    }
+
     /// Puts `len` bytes of the result into cells, of which so many come `before`.
     pub(super) fn put(&self, cells: &[AtomicU64], before: u64, len: usize) {
         let Some(place) = self.ahead else {
@@ -190,6 +199,10 @@ impl File {
 fn start_of(fd: u64, length: u64) -> Option<u64> {
     sys::seek(fd, 0, Whence::Current)?.checked_sub(length)
 }
+
+/// Held by tests that have something read ahead: they share the buffer.
+#[cfg(test)]
+pub(super) static READING_AHEAD: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -236,6 +249,7 @@ mod tests {
 
     #[test]
     fn pieces_in_a_row_come_from_the_buffer_until_the_file_is_changed() {
+        let _alone = READING_AHEAD.lock();
         let file = numbered(40);
         let mut last = LastRead::default();
         let row = u64::try_from(ROW).expect("a few");

@@ -320,6 +320,22 @@ impl Segments {
         Ok(())
     }
 
+    /// Has a call with this result filled its only piece to the last byte? Then that was judged:
+    /// where the host has written, there is memory.
+    ///
+    /// Only of calls that count no byte that they do not write.
+    pub(crate) fn settle_whole(&mut self, result: i64) -> bool {
+        let [segment] = &mut self.list[..self.count] else {
+            return false;
+        };
+        let whole =
+            matches!(segment.rule, Rule::Share(1)) && u64::try_from(result) == Ok(segment.capacity);
+        if whole {
+            segment.filled = segment.capacity;
+        }
+        whole
+    }
+
     /// May the call fill nothing?
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {

@@ -125,10 +125,12 @@ fn take_digest(kernel: &mut Kernel) -> Option<i64> {
         direct,
         replica,
         segments,
+        last_read,
         buffer,
         ..
     } = &mut *kernel;
-    let Taken { fd, result, held } = direct.take(replica, segments, buffer.record())?;
+    let taken = direct.take(replica, segments, last_read, buffer.record());
+    let Taken { fd, result, held } = taken?;
     kernel.outgoing.read_directly(fd);
     if let Held::Other(digest) = held {
         differ(kernel, digest);

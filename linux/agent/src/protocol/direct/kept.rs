@@ -18,6 +18,12 @@ pub(super) const CHUNK: usize = 128 * 1024;
 const PARTS: usize = 4;
 const _: () = assert!(PARTS * CHUNK <= INTAKE_BYTES);
 
+/// In which part this place is. Whoever has taken the first record of one has taken all those of
+/// the part before.
+pub(super) const fn part_of(place: usize) -> usize {
+    place / CHUNK
+}
+
 /// What is kept where.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
@@ -102,6 +108,21 @@ mod tests {
         assert_eq!(keep(&mut kept, length, 100, 21), Some(length));
         assert_eq!(keep(&mut kept, length, 110, 40), None);
         assert_eq!(keep(&mut kept, length, 110, 41), Some(CHUNK));
+    }
+
+    #[test]
+    fn who_has_come_to_a_part_is_done_with_the_one_before() {
+        let mut kept = Kept::NOTHING;
+        let mut told = usize::MAX;
+        let mut passed = 0;
+        for at in 1..20 * PARTS as u64 {
+            // The primary finds room, though the follower tells only of each part's first record.
+            let place = keep(&mut kept, CHUNK / 3, 10 * at, passed).expect("room");
+            if part_of(place) != told {
+                told = part_of(place);
+                passed = 10 * at;
+            }
+        }
     }
 
     #[test]

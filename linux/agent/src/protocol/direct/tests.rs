@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::reread;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -33,7 +34,9 @@ fn record(file: &File, helped: bool) -> (Record, Vec<u8>) {
 /// What a follower has, and how it came to it.
 fn held(record: &Record, kept: &[u8]) -> (Held, Vec<u8>) {
     let mut own = vec![0; LENGTH];
-    let held = hold(record, own.as_mut_ptr() as u64, kept.as_ptr() as u64);
+    let mut last = LastRead::default();
+    let at = own.as_mut_ptr() as u64;
+    let held = hold(record, at, kept.as_ptr() as u64, &mut last);
     (held, own)
 }
 
@@ -102,6 +105,71 @@ fn a_descriptor_that_cannot_be_read_gives_what_is_kept() {
     record.offset = 1 << 40;
     record.version ^= 1;
     assert_eq!(held(&record, &bytes), (Held::Same, bytes.clone()));
+}
+
+/// A follower that reads pieces of a file in a row: what it has of this one, which holds `bytes`
+/// where the primary is.
+fn next(last: &mut LastRead, file: &File, piece: usize, bytes: &[u8]) -> (Held, Vec<u8>) {
+    let fd = u32::try_from(file.as_raw_fd()).expect("small");
+    let mut record = Record {
+        fd,
+        length: SHORTEST,
+        helped: true,
+        offset: (piece * SHORTEST) as u64,
+        version: unseen::present_version(fd.into()).expect("it is open"),
+        digest: 0,
+        place: 0,
+    };
+    record.digest = record.digest_of(bytes.as_ptr() as u64).expect("ours");
+    let mut own = vec![0; SHORTEST];
+    // Nothing is kept.
+    let held = hold(&record, own.as_mut_ptr() as u64, 0, last);
+    (held, own)
+}
+
+#[test]
+fn what_was_read_ahead_is_taken_if_it_is_what_the_primary_has() {
+    let _alone = reread::READING_AHEAD.lock();
+    let own = Own::new("ahead");
+    std::fs::write(&own.0, [7; 16 * SHORTEST]).expect("room");
+    let file = File::options().read(true).write(true).open(&own.0);
+    let file = file.expect("ours");
+    let mut last = LastRead::default();
+    let (before, after) = ([7; SHORTEST], [8; SHORTEST]);
+    for piece in 0..8 {
+        let held = next(&mut last, &file, piece, &before);
+        assert_eq!(held, (Held::Same, before.to_vec()), "piece {piece}");
+    }
+    let changed = 8 * SHORTEST as u64;
+    file.write_all_at(&after.repeat(8), changed).expect("room");
+    let held = next(&mut last, &file, 8, &before);
+    assert_eq!(
+        held,
+        (Held::Same, before.to_vec()),
+        "as the primary read it"
+    );
+    let held = next(&mut last, &file, 9, &after);
+    assert_eq!(held, (Held::Same, after.to_vec()), "it is read anew");
+    let held = next(&mut last, &file, 10, &after);
+    assert_eq!(held, (Held::Same, after.to_vec()));
+}
+
+#[test]
+fn a_difference_from_what_was_read_ahead_is_a_fault_if_the_file_has_it_too() {
+    let _alone = reread::READING_AHEAD.lock();
+    let own = Own::new("ahead-hit");
+    std::fs::write(&own.0, [7; 16 * SHORTEST]).expect("room");
+    let file = File::open(&own.0).expect("it is there");
+    let mut last = LastRead::default();
+    let mut bytes = [7; SHORTEST];
+    for piece in 0..8 {
+        let (held, _) = next(&mut last, &file, piece, &bytes);
+        assert_eq!(held, Held::Same, "piece {piece}");
+    }
+    let right = Digest::new(true).of(bytes.as_ptr() as u64, SHORTEST);
+    bytes[77] ^= 4;
+    let (held, _) = next(&mut last, &file, 8, &bytes);
+    assert_eq!(held, Held::Other(right.expect("ours")));
 }
 
 /// A file of its own in a folder on the disk, changed long ago.

@@ -29,6 +29,27 @@ fn a_read_fills_what_it_returns() {
 }
 
 #[test]
+fn a_piece_that_is_filled_to_its_end_need_not_be_looked_at() {
+    let whole = |call: &Call, result: i64| {
+        let mut segments = Box::new(Segments::new());
+        segments.prepare(call).expect("readable");
+        let whole = segments.settle_whole(result);
+        whole.then(|| segments.filled().map(|(_, len)| len).collect::<Vec<_>>())
+    };
+    // Nothing is there.
+    let read = call(0, [3, 64, 4096, 0, 0, 0]);
+    assert_eq!(whole(&read, 4096), Some(vec![4096]));
+    for result in [-14, 0, 4095, 4097] {
+        assert_eq!(whole(&read, result), None, "{result}");
+    }
+    let vector = [4096_u64, 16, 8192, 16];
+    let readv = call(19, [3, vector.as_ptr() as u64, 2, 0, 0, 0]);
+    assert_eq!(whole(&readv, 32), None, "two pieces");
+    let status = call(5, [3, 4096, 0, 0, 0, 0]);
+    assert_eq!(whole(&status, 144), None, "fstat does not tell how much");
+}
+
+#[test]
 fn a_vector_shares_out_the_result() {
     let buffer = [0_u8; 64];
     let base = buffer.as_ptr() as u64;
