@@ -59,6 +59,19 @@ impl Notebook {
         }
     }
 
+    /// The digest of what a page is about and of its words. Words that differ in one place have
+    /// different ones.
+    #[must_use]
+    pub fn digest(about: u64, words: &[u64]) -> u64 {
+        /// Odd, so that nothing is lost by multiplying; the golden ratio.
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let first = about ^ (words.len() as u64).wrapping_mul(FACTOR);
+        let mixed = words.iter().fold(first, |digest, word| {
+            (digest ^ word).wrapping_mul(FACTOR).rotate_left(31)
+        });
+        mixed ^ mixed >> 32
+    }
+
     /// How many pages and words were ever written, as far as that can be told.
     pub fn written(&self) -> [u64; 2] {
         [&self.pages, &self.words].map(|it| it.load(Ordering::Acquire))
@@ -189,5 +202,19 @@ mod tests {
         notebook.pages.store(u64::MAX, Ordering::Relaxed);
         notebook.write(8, &[1], 30);
         assert!(read(&notebook, 8).is_some());
+    }
+
+    #[test]
+    fn the_digest_tells_pages_and_places_apart() {
+        let words = [1, 2, 0, 0];
+        let digest = Notebook::digest(7, &words);
+        assert_ne!(digest, Notebook::digest(8, &words));
+        assert_ne!(digest, Notebook::digest(7, &words[..3]));
+        assert_ne!(digest, Notebook::digest(7, &[2, 1, 0, 0]));
+        for bit in 0..64 * words.len() {
+            let mut hit = words;
+            hit[bit / 64] ^= 1 << (bit % 64);
+            assert_ne!(digest, Notebook::digest(7, &hit), "bit {bit}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use std::path::Path;
 use rcoe_linux_abi::Notebook;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::memory::Memory;
 use crate::settings::Settings;
@@ -133,7 +133,7 @@ fn page(book: &Notebook, about: u64) -> Option<Page> {
     let mut words = vec![0; PAGE_WORDS];
     let page = book.read(about, &mut words)?;
     words.truncate(page.len);
-    let digest = xxh3_64_with_seed(&bytes(&words), about);
+    let digest = Notebook::digest(about, &words);
     (digest == page.digest).then_some(Page {
         about,
         digest,
@@ -262,7 +262,7 @@ mod tests {
     fn sound(about: u64, words: &[u64]) -> Page {
         Page {
             about,
-            digest: xxh3_64_with_seed(&bytes(words), about),
+            digest: Notebook::digest(about, words),
             words: words.to_vec(),
         }
     }

@@ -16,7 +16,7 @@
 
 use linux_raw_sys::general::CLOCK_REALTIME;
 use rcoe_linux_abi::Notebook;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -129,7 +129,7 @@ pub(crate) fn keep(part: Part, sites: &[u64]) {
 /// Writes the sites found in this part into a notebook.
 pub(crate) fn write(notebook: &Notebook, part: Part, sites: &[u64]) {
     if part.is_of_a_version() {
-        notebook.write(part.0, sites, xxh3_64_with_seed(bytes(sites), part.0));
+        notebook.write(part.0, sites, Notebook::digest(part.0, sites));
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn alike<'a>(
 ) -> Option<usize> {
     let mut whole = |notebook: &Notebook| {
         let page = notebook.read(part.0, sites)?;
-        let digest = xxh3_64_with_seed(bytes(&sites[..page.len]), part.0);
+        let digest = Notebook::digest(part.0, &sites[..page.len]);
         (digest == page.digest).then_some(page)
     };
     let first = notebooks.clone().find_map(|it| {
