@@ -43,6 +43,8 @@ pub struct Notebook {
 }
 
 impl Notebook {
+    /// Most pages that it can have.
+    pub const MOST_PAGES: usize = PAGES;
     /// Words of the index for each page.
     pub const ENTRY_WORDS: usize = 4;
     /// Where the text begins; before it are how many pages and words there are, and the index.

@@ -7,9 +7,8 @@
 //! It is believed no more than a notebook is (`rcoe_linux_abi::Notebook`): only what two replicas
 //! have found alike is kept, with the digest that they made of it, and whoever uses it makes that
 //! digest anew and looks whether the instructions stand there. It is kept by the version of the
-//! file that was looked through, for this boot of the machine, this agent, and what was looked
-//! for: all else would have to be found anew. A file that somebody else could have written is not
-//! read.
+//! file that was looked through and by what was looked for, for this boot of the machine and this
+//! agent; all else is found anew. A file that somebody else could have written is not read.
 //!
 //! Not covered: runs of one replica, which have nobody to agree with. Of runs that end at the same
 //! time the last one's is kept. Trouble with the file is no trouble of the run.
@@ -59,7 +58,7 @@ impl<'a> Finds<'a> {
     /// Fills the notebooks, if the settings want that; replicas may be reading them already.
     pub(crate) fn open(settings: &'a Settings, memory: &Memory) -> Option<Self> {
         let path = settings.finds().then_some(settings.finds.as_deref()?)?;
-        let identity = identity(settings)?;
+        let identity = identity()?;
         let begun = read(path, identity).unwrap_or_default();
         let [head, text] = laid_out(&begun);
         if !begun.is_empty() {
@@ -90,8 +89,8 @@ impl<'a> Finds<'a> {
     }
 }
 
-/// Who looks, for what, and on which files: another one's finds are of no use.
-fn identity(settings: &Settings) -> Option<u64> {
+/// Who looks, and at which files: another one's finds are of no use.
+fn identity() -> Option<u64> {
     let mut boot = Vec::new();
     File::open(BOOT)
         .ok()?
@@ -101,8 +100,6 @@ fn identity(settings: &Settings) -> Option<u64> {
     let mut digest = Xxh3::new();
     digest.update(&boot);
     digest.update(AGENT.as_bytes());
-    digest.update(&settings.clock.word().to_le_bytes());
-    digest.update(&settings.compare.word().to_le_bytes());
     Some(digest.digest())
 }
 
@@ -173,9 +170,11 @@ fn taken_up(words: &[u64]) -> Option<Vec<Page>> {
     let [count, length, rest @ ..] = words else {
         return None;
     };
-    let entries = usize::try_from(*count).ok()?;
-    let entries = entries.checked_mul(Notebook::ENTRY_WORDS)?;
-    let (index, text) = rest.split_at_checked(entries)?;
+    let count = usize::try_from(*count).ok()?;
+    if count > Notebook::MOST_PAGES {
+        return None;
+    }
+    let (index, text) = rest.split_at_checked(count * Notebook::ENTRY_WORDS)?;
     let (index, []) = index.as_chunks::<{ Notebook::ENTRY_WORDS }>() else {
         return None;
     };

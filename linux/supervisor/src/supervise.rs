@@ -167,7 +167,10 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     run.end_all();
     run.tell_recoveries();
     run.tell_notes();
-    if let Some(finds) = finds {
+    // Of a run that was stopped nobody knows what was wrong.
+    if let Some(finds) = finds
+        && matches!(outcome, Ok(Outcome::Ended(_)))
+    {
         finds.close(&run.family.root().memory);
     }
     if let Some(text) = run.clerk.finish() {

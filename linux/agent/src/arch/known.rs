@@ -11,6 +11,9 @@
 //! is. Which file it is, is the primary's word; before a site is used its bytes are compared with
 //! what is said to stand there, and code in which they differ is looked through as if unknown.
 //!
+//! The supervisor may keep what is in notebooks for the next run, so that may have been any time
+//! since the machine was started.
+//!
 //! Not covered: a file that keeps its size and its times while it changes: within a tick of a file
 //! system whose clock is more than [`FRESH_NS`] behind ours, or by stores through a mapping.
 
@@ -93,6 +96,14 @@ impl Part {
     pub(crate) const NONE: Self = Self(0);
     /// Memory that may have changed, or may yet change, by other ways than a file of a name.
     pub(crate) const FLEETING: Self = Self(1);
+
+    /// The same, where this was looked for: what was found says nothing of what was not.
+    pub(crate) fn sought(self, what: u64) -> Self {
+        match self {
+            Self::NONE | Self::FLEETING => self,
+            Self(part) => Self(digest(&[part, what]).max(Self::FLEETING.0 + 1)),
+        }
+    }
 
     /// Can it be told from other versions of the file?
     pub(crate) const fn is_of_a_version(self) -> bool {
@@ -218,6 +229,18 @@ mod tests {
         assert_eq!(known.sites_of(part(8192)), None);
         assert_eq!(known.sites_of(File(100).part(0, 8192)), None);
         assert_eq!(known.sites_of(File(101).part(0, 4096)), None);
+    }
+
+    #[test]
+    fn what_was_found_says_nothing_of_what_was_not_looked_for() {
+        let mut known = Known::NEW;
+        known.keep(part(0).sought(1), &[7, 8]);
+        assert_eq!(known.sites_of(part(0).sought(1)), Some(&[7, 8][..]));
+        assert_eq!(known.sites_of(part(0).sought(3)), None);
+        assert_eq!(known.sites_of(part(0)), None);
+        for fleeting in [Part::NONE, Part::FLEETING] {
+            assert_eq!(fleeting.sought(1), fleeting);
+        }
     }
 
     #[test]
