@@ -167,12 +167,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     run.end_all();
     run.tell_recoveries();
     run.tell_notes();
-    // Of a run that was stopped nobody knows what was wrong.
-    if let Some(finds) = finds
-        && matches!(outcome, Ok(Outcome::Ended(_)))
-    {
-        finds.close(&run.family.root().memory);
-    }
+    run.keep(finds, &outcome);
     if let Some(text) = run.clerk.finish() {
         run.observer.warning(&text);
     }
@@ -330,6 +325,15 @@ impl Run<'_> {
             avoided: self.settings.avoided.clone(),
         };
         self.observer.event(&event);
+    }
+
+    /// Keeps what was found in files. Of a run that was stopped nobody knows what was wrong.
+    fn keep(&mut self, finds: Option<Finds<'_>>, outcome: &Result<Outcome, RunError>) {
+        if let Some(finds) = finds
+            && matches!(outcome, Ok(Outcome::Ended(_)))
+        {
+            finds.close(&self.family.root().memory);
+        }
     }
 
     /// Tells how the run ended.
