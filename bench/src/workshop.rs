@@ -175,6 +175,8 @@ impl Workshop {
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
+            // Where rcoe keeps what it has found in programs, as it does for any user.
+            .env("HOME", &self.folder)
             .env("LC_ALL", "C");
         command
             .stdin(Stdio::null())

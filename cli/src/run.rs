@@ -150,6 +150,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         allowed: cores,
         suspect_after: args.suspect_after,
         avoided,
+        finds: ledger.as_ref().map(|it| it.path().with_file_name("finds")),
         ledger,
         notify: notify(args.notify),
         metrics: args.metrics.clone(),

@@ -120,6 +120,8 @@ pub struct Control {
     pub strict: AtomicU32,
     /// 1 if effects whose result is known may be released later.
     pub defer: AtomicU32,
+    /// 1 if what is found in files is kept for other runs.
+    pub finds: AtomicU32,
     /// 1 if a faulty replica may be removed and the run go on; 0 stops at the first fault.
     pub mask: AtomicU32,
     /// 1 if replicas are stopped alike between calls, for signals and other threads.

@@ -12,6 +12,7 @@
 //! Contract: zeroes are an empty notebook. A page that is torn or overwritten is not found, or does
 //! not have its digest.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Most pages; later ones take the place of the oldest.
@@ -42,6 +43,53 @@ pub struct Notebook {
 }
 
 impl Notebook {
+    /// Most pages that it can have.
+    pub const MOST_PAGES: usize = PAGES;
+    /// Words of the index for each page.
+    pub const ENTRY_WORDS: usize = 4;
+    /// Where the text begins; before it are how many pages and words there are, and the index.
+    pub const TEXT_OFFSET: usize = offset_of!(Self, text);
+
+    /// A notebook of nobody's yet.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            pages: AtomicU64::new(0),
+            words: AtomicU64::new(0),
+            index: [const { [const { AtomicU64::new(0) }; Self::ENTRY_WORDS] }; PAGES],
+            text: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }
+
+    /// The digest of what a page is about and of its words. Words that differ in one place have
+    /// different ones.
+    #[must_use]
+    pub fn digest(about: u64, words: &[u64]) -> u64 {
+        /// Odd, so that nothing is lost by multiplying; the golden ratio.
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let first = about ^ (words.len() as u64).wrapping_mul(FACTOR);
+        let mixed = words.iter().fold(first, |digest, word| {
+            (digest ^ word).wrapping_mul(FACTOR).rotate_left(31)
+        });
+        mixed ^ mixed >> 32
+    }
+
+    /// How many pages and words were ever written, as far as that can be told.
+    pub fn written(&self) -> [u64; 2] {
+        [&self.pages, &self.words].map(|it| it.load(Ordering::Acquire))
+    }
+
+    /// What its pages are about, from the oldest on.
+    pub fn abouts(&self) -> impl Iterator<Item = u64> {
+        let written = usize::try_from(self.pages.load(Ordering::Acquire)).unwrap_or(0);
+        let (newer, older) = self.index[..written.min(PAGES)].split_at(match written > PAGES {
+            true => written % PAGES,
+            false => 0,
+        });
+        let all = older.iter().chain(newer);
+        all.map(|page| page[0].load(Ordering::Acquire))
+    }
+
     /// What is written about this, at most as many words as there is room for.
     pub fn read(&self, about: u64, into: &mut [u64]) -> Option<Page> {
         let [_, digest, from, len] = &self.index[self.find(about)?];
@@ -100,15 +148,6 @@ impl Notebook {
 mod tests {
     use super::*;
 
-    fn empty() -> Notebook {
-        Notebook {
-            pages: AtomicU64::new(0),
-            words: AtomicU64::new(0),
-            index: [const { [const { AtomicU64::new(0) }; 4] }; PAGES],
-            text: [const { AtomicU64::new(0) }; WORDS],
-        }
-    }
-
     fn read(notebook: &Notebook, about: u64) -> Option<([u64; 4], Page)> {
         let mut words = [0; 4];
         let page = notebook.read(about, &mut words)?;
@@ -117,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_was_written_last_is_read() {
-        let notebook = empty();
+        let notebook = Notebook::empty();
         assert_eq!(read(&notebook, 7), None);
         assert_eq!(read(&notebook, 0), None, "about nothing");
         notebook.write(7, &[1, 2], 30);
@@ -130,19 +169,21 @@ mod tests {
 
     #[test]
     fn more_than_the_reader_has_room_for_is_not_read() {
-        let notebook = empty();
+        let notebook = Notebook::empty();
         notebook.write(7, &[1; 5], 30);
         assert_eq!(read(&notebook, 7), None);
     }
 
     #[test]
     fn a_full_notebook_goes_on_with_the_oldest_page() {
-        let notebook = empty();
+        let notebook = Notebook::empty();
         for about in 1..=PAGES as u64 + 1 {
             notebook.write(about, &[about; 3], about);
         }
         assert_eq!(read(&notebook, 1), None);
         assert!(read(&notebook, 3).is_some());
+        let abouts = notebook.abouts();
+        assert!(abouts.eq(2..=PAGES as u64 + 1), "from the oldest on");
         notebook.write(1000, &[1; WORDS], 1);
         notebook.write(1001, &[1; WORDS + 1], 1);
         assert_eq!(read(&notebook, 1001), None);
@@ -152,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_hit_is_never_outside_of_the_text() {
-        let notebook = empty();
+        let notebook = Notebook::empty();
         notebook.write(7, &[1], 30);
         for (at, word) in [(2, u64::MAX), (2, WORDS as u64), (3, u64::MAX)] {
             let before = notebook.index[0][at].swap(word, Ordering::Relaxed);
@@ -163,5 +204,19 @@ mod tests {
         notebook.pages.store(u64::MAX, Ordering::Relaxed);
         notebook.write(8, &[1], 30);
         assert!(read(&notebook, 8).is_some());
+    }
+
+    #[test]
+    fn the_digest_tells_pages_and_places_apart() {
+        let words = [1, 2, 0, 0];
+        let digest = Notebook::digest(7, &words);
+        assert_ne!(digest, Notebook::digest(8, &words));
+        assert_ne!(digest, Notebook::digest(7, &words[..3]));
+        assert_ne!(digest, Notebook::digest(7, &[2, 1, 0, 0]));
+        for bit in 0..64 * words.len() {
+            let mut hit = words;
+            hit[bit / 64] ^= 1 << (bit % 64);
+            assert_ne!(digest, Notebook::digest(7, &hit), "bit {bit}");
+        }
     }
 }

@@ -19,6 +19,7 @@ mod elf;
 mod error;
 mod events;
 mod family;
+mod finds;
 mod gdb;
 mod group;
 mod judge;

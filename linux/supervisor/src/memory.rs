@@ -17,9 +17,11 @@ use rcoe_linux_abi::arena::{
 };
 use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GATE_CLOSED, GATE_OPEN, GROUPS, JobState, LAYOUT_VERSION,
-    OUTBOX_OFFSET, Queued, REGION_STRIDE, ReplicaState, Report, SIGNAL_SLOTS,
+    NOTEBOOK_OFFSET, Notebook, OUTBOX_OFFSET, Queued, REGION_STRIDE, ReplicaState, Report,
+    SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{self, Access, Bell, Inherited, SharedObject, SignalInfo};
+use rustix::io::pwrite;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
@@ -64,6 +66,22 @@ fn room_for_slice(replicas: usize) -> usize {
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) attempt: u8,
+}
+
+/// Has a notebook begin with this head and this text. Whoever reads it meanwhile finds nothing, or
+/// what does not have its digest.
+pub(crate) fn fill_notebook(
+    object: &SharedObject,
+    offset: usize,
+    [head, text]: &[&[u8]; 2],
+) -> io::Result<()> {
+    for (part, at) in [(text, Notebook::TEXT_OFFSET), (head, 0)] {
+        let written = pwrite(object.as_fd(), part, (offset + at) as u64)?;
+        if written != part.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    Ok(())
 }
 
 /// Groups whose pages stay when they end, some dozen for each replica.
@@ -207,6 +225,7 @@ impl Memory {
         control.strict.store(settings.strict.into(), Relaxed);
         control.defer.store(settings.defer.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
+        control.finds.store(settings.finds().into(), Relaxed);
         control.points.store(settings.points().into(), Relaxed);
         control
             .gate
@@ -295,6 +314,18 @@ impl Memory {
     /// What replica `index` publishes for the protocol.
     pub(crate) fn outbox(&self, index: usize) -> &Outbox {
         self.pool.objects[index].view(self.group * REGION_STRIDE + OUTBOX_OFFSET)
+    }
+
+    /// What replicas of each number have found in files.
+    pub(crate) fn notebooks(&self) -> impl Iterator<Item = &Notebook> {
+        let objects = self.pool.objects.iter();
+        objects.map(|object| object.view(NOTEBOOK_OFFSET))
+    }
+
+    /// Has all notebooks begin with this head and this text.
+    pub(crate) fn fill_notebooks(&self, parts: &[&[u8]; 2]) -> io::Result<()> {
+        let mut objects = self.pool.objects.iter();
+        objects.try_for_each(|object| fill_notebook(object, NOTEBOOK_OFFSET, parts))
     }
 
     /// What replica `index` says of the protocol's state.

@@ -106,6 +106,8 @@ pub struct Settings {
     pub gdb: Option<u16>,
     /// The folder in which `rcoe top` finds this run.
     pub jobs: Option<PathBuf>,
+    /// The file that keeps what replicas find in the code of files.
+    pub finds: Option<PathBuf>,
 }
 
 impl Settings {
@@ -117,6 +119,11 @@ impl Settings {
     /// Whether replicas are stopped alike between calls.
     pub(crate) const fn points(&self) -> bool {
         !matches!(self.slice, Slice::Off) || self.tick.is_some() || self.gdb.is_some()
+    }
+
+    /// Whether what replicas find in the code of files is kept: a single one is never believed.
+    pub(crate) const fn finds(&self) -> bool {
+        self.finds.is_some() && self.replicas() > 1
     }
 
     /// Number of replicas.

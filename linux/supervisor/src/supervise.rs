@@ -24,6 +24,7 @@ use crate::doorman::Doorman;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
 use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, SCHEMA};
 use crate::family::Family;
+use crate::finds::Finds;
 use crate::gdb::Debugger;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, judge};
@@ -122,6 +123,8 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let bell = Arc::new(memory.doorbell().doing("mapping the doorbell")?);
     let mut reaper = Reaper::new(settings.gdb.is_some());
     let group = Group::start(settings, &memory, inherited)?;
+    // It comes to code later than this is done.
+    let finds = Finds::open(settings, &memory);
     let root = root_team(settings, memory, group, pid);
     let mut family = Family::new(root, Arc::clone(&bell));
     // What the first replica needs not is done while it comes to its work.
@@ -164,6 +167,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     run.end_all();
     run.tell_recoveries();
     run.tell_notes();
+    run.keep(finds, &outcome);
     if let Some(text) = run.clerk.finish() {
         run.observer.warning(&text);
     }
@@ -321,6 +325,15 @@ impl Run<'_> {
             avoided: self.settings.avoided.clone(),
         };
         self.observer.event(&event);
+    }
+
+    /// Keeps what was found in files. Of a run that was stopped nobody knows what was wrong.
+    fn keep(&mut self, finds: Option<Finds<'_>>, outcome: &Result<Outcome, RunError>) {
+        if let Some(finds) = finds
+            && matches!(outcome, Ok(Outcome::Ended(_)))
+        {
+            finds.close(&self.family.root().memory);
+        }
     }
 
     /// Tells how the run ended.

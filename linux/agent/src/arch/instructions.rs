@@ -234,6 +234,7 @@ pub(crate) fn rewrite(kernel: &mut Kernel, code: &Code) {
         counter: part != Part::FLEETING && is_looked_for(kernel),
         no_cpuid: false,
     });
+    let part = part.sought(batch.wanted.word() | u64::from(code.interprets) << 2);
     if batch.recall(part, start, len) {
         return batch.plant(kernel, start);
     }

@@ -11,12 +11,15 @@
 //! is. Which file it is, is the primary's word; before a site is used its bytes are compared with
 //! what is said to stand there, and code in which they differ is looked through as if unknown.
 //!
+//! The supervisor may keep what is in notebooks for the next run, so that may have been any time
+//! since the machine was started.
+//!
 //! Not covered: a file that keeps its size and its times while it changes: within a tick of a file
 //! system whose clock is more than [`FRESH_NS`] behind ours, or by stores through a mapping.
 
 use linux_raw_sys::general::CLOCK_REALTIME;
 use rcoe_linux_abi::Notebook;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -94,6 +97,14 @@ impl Part {
     /// Memory that may have changed, or may yet change, by other ways than a file of a name.
     pub(crate) const FLEETING: Self = Self(1);
 
+    /// The same, where this was looked for: what was found says nothing of what was not.
+    pub(crate) fn sought(self, what: u64) -> Self {
+        match self {
+            Self::NONE | Self::FLEETING => self,
+            Self(part) => Self(digest(&[part, what]).max(Self::FLEETING.0 + 1)),
+        }
+    }
+
     /// Can it be told from other versions of the file?
     pub(crate) const fn is_of_a_version(self) -> bool {
         self.0 > Self::FLEETING.0
@@ -129,7 +140,7 @@ pub(crate) fn keep(part: Part, sites: &[u64]) {
 /// Writes the sites found in this part into a notebook.
 pub(crate) fn write(notebook: &Notebook, part: Part, sites: &[u64]) {
     if part.is_of_a_version() {
-        notebook.write(part.0, sites, xxh3_64_with_seed(bytes(sites), part.0));
+        notebook.write(part.0, sites, Notebook::digest(part.0, sites));
     }
 }
 
@@ -142,7 +153,7 @@ pub(crate) fn alike<'a>(
 ) -> Option<usize> {
     let mut whole = |notebook: &Notebook| {
         let page = notebook.read(part.0, sites)?;
-        let digest = xxh3_64_with_seed(bytes(&sites[..page.len]), part.0);
+        let digest = Notebook::digest(part.0, &sites[..page.len]);
         (digest == page.digest).then_some(page)
     };
     let first = notebooks.clone().find_map(|it| {
@@ -218,6 +229,18 @@ mod tests {
         assert_eq!(known.sites_of(part(8192)), None);
         assert_eq!(known.sites_of(File(100).part(0, 8192)), None);
         assert_eq!(known.sites_of(File(101).part(0, 4096)), None);
+    }
+
+    #[test]
+    fn what_was_found_says_nothing_of_what_was_not_looked_for() {
+        let mut known = Known::NEW;
+        known.keep(part(0).sought(1), &[7, 8]);
+        assert_eq!(known.sites_of(part(0).sought(1)), Some(&[7, 8][..]));
+        assert_eq!(known.sites_of(part(0).sought(3)), None);
+        assert_eq!(known.sites_of(part(0)), None);
+        for fleeting in [Part::NONE, Part::FLEETING] {
+            assert_eq!(fleeting.sought(1), fleeting);
+        }
     }
 
     #[test]

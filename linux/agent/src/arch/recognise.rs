@@ -51,6 +51,11 @@ impl Wanted {
         self.cpuid || self.counter
     }
 
+    /// In a word, for those that differ at the start of a search.
+    pub(crate) const fn word(self) -> u64 {
+        self.cpuid as u64 | (self.counter as u64) << 1
+    }
+
     /// What is looked for still when all traps that the machine can trap.
     pub(crate) const fn in_doubt(self) -> Self {
         Self {

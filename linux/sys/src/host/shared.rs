@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rcoe_core::Outbox;
 use rcoe_linux_abi::arena::{Claims, Gate};
-use rcoe_linux_abi::{Control, Report};
+use rcoe_linux_abi::{Control, Notebook, Report};
 
 /// Descriptors of ours live at or above this number, away from the program's.
 const HIGH_FD: i32 = 200;
@@ -31,6 +31,8 @@ unsafe impl SharedLayout for Outbox {}
 unsafe impl SharedLayout for Claims {}
 // SAFETY: all fields are atomics or structures of them.
 unsafe impl SharedLayout for Gate {}
+// SAFETY: all fields are atomics or arrays of them.
+unsafe impl SharedLayout for Notebook {}
 // SAFETY: an atomic word.
 unsafe impl SharedLayout for AtomicU64 {}
 

@@ -151,9 +151,10 @@ impl Processes {
     }
 
     /// Whether other processes can profit from what this one finds in files: of those that
-    /// descend from it, only such as are born already.
+    /// descend from it, only such as are born already; or those of other runs.
     pub(crate) fn shares_finds(&self) -> bool {
-        self.born != 0 || own_group() != 0
+        let kept = regions::control(own_group()).finds.load(Ordering::Relaxed) != 0;
+        kept || self.born != 0 || own_group() != 0
     }
 
     /// The child in this group: one that it has made, or that was given to it.
