@@ -25,6 +25,8 @@ pub struct Configuration {
     pub defer: bool,
     /// As `--slice` has it; `None` as it is by default.
     pub slice: Option<&'static str>,
+    /// Unless `--no-ledger`: with what earlier runs have found in programs.
+    pub ledger: bool,
     /// Native only: under Syscall User Dispatch that lets every call through.
     pub dispatched: bool,
 }
@@ -42,6 +44,7 @@ pub const NATIVE: Configuration = Configuration {
     timeout: None,
     defer: true,
     slice: None,
+    ledger: true,
     dispatched: false,
 };
 
@@ -64,6 +67,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         timeout: None,
         defer: true,
         slice: None,
+        ledger: true,
         dispatched: false,
     }
 }
@@ -97,6 +101,9 @@ impl Configuration {
             }
             if let Some(slice) = self.slice {
                 words.extend(["--slice".into(), slice.into()]);
+            }
+            if !self.ledger {
+                words.push("--no-ledger".into());
             }
             if !self.reintegrate {
                 words.push("--no-reintegrate".into());
@@ -145,6 +152,7 @@ impl fmt::Display for Configuration {
                 if let Some(slice) = self.slice {
                     write!(f, ", slice {slice}")?;
                 }
+                f.write_str(if self.ledger { "" } else { ", first run" })?;
                 f.write_str(if self.defer { "" } else { ", defer off" })
             }
         }
@@ -190,12 +198,23 @@ mod tests {
         let configuration = Configuration {
             defer: false,
             scrub: Some(0),
+            ledger: false,
             ..protected(2, "args")
         };
-        assert_eq!(configuration.to_string(), "n=2 args, scrub off, defer off");
+        let told = "n=2 args, scrub off, first run, defer off";
+        assert_eq!(configuration.to_string(), told);
         let words = configuration.words(Path::new("rcoe"), None, &["true".into()]);
         let switches: Vec<_> = words[6..].iter().filter_map(|word| word.to_str()).collect();
-        assert_eq!(switches, ["--scrub", "0", "--defer", "off", "--", "true"]);
+        let expected = [
+            "--scrub",
+            "0",
+            "--no-ledger",
+            "--defer",
+            "off",
+            "--",
+            "true",
+        ];
+        assert_eq!(switches, expected);
         assert_eq!(protected(2, "args").to_string(), "n=2 args");
     }
 }

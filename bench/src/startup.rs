@@ -6,11 +6,18 @@ use crate::configuration::{Configuration, NATIVE, protected};
 use crate::sample::{Collector, Series};
 use crate::workshop::{Scale, Workshop, rotated, words};
 
-const ALL: [Configuration; 4] = [
+/// As if no program had ever been run: each run looks through its code anew.
+const FIRST: Configuration = Configuration {
+    ledger: false,
+    ..protected(2, "args")
+};
+
+const ALL: [Configuration; 5] = [
     NATIVE,
     protected(1, "args"),
     protected(2, "args"),
     protected(3, "args"),
+    FIRST,
 ];
 
 /// Milliseconds from start to end of a static, a dynamic and an interpreted program.

@@ -71,7 +71,7 @@ nobody knows which is wrong: that counts half for the core of each. A replica th
 stopped from outside counts for none.
 
 The ledger is $XDG_STATE_HOME/rcoe/cores.ndjson; without that variable it is
-~/.local/state/rcoe/cores.ndjson. What runs have found in programs is kept beside it.";
+~/.local/state/rcoe/cores.ndjson.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -264,7 +264,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FAULTS", default_value_t = SUSPECT_AFTER)]
     pub(crate) suspect_after: u32,
     /// Neither read nor write the ledger of cores, as for experiments with faults, nor what runs
-    /// have found in the code of programs
+    /// have found in the code of programs (`rcoe/finds` below $XDG_CACHE_HOME or ~/.cache)
     #[arg(long)]
     pub(crate) no_ledger: bool,
     /// Print counters to standard error at the end

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
     Ending, Ledger, NotifySettings, Observer as _, Outcome, Program, RunError, ScrubRate, Settings,
-    allowed_cores, assign_cores, avoid, check_folder, choose_cores, jobs_folder, run,
+    allowed_cores, assign_cores, avoid, check_folder, choose_cores, finds_file, jobs_folder, run,
 };
 
 use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing};
@@ -150,7 +150,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         allowed: cores,
         suspect_after: args.suspect_after,
         avoided,
-        finds: ledger.as_ref().map(|it| it.path().with_file_name("finds")),
+        finds: finds_file(|name| env::var_os(name)).filter(|_| !args.no_ledger),
         ledger,
         notify: notify(args.notify),
         metrics: args.metrics.clone(),

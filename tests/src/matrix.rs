@@ -5,6 +5,7 @@
 //! A program whose two native runs differ, or do not end as the catalogue says, is rejected: a
 //! comparison with it could not fail for the right reason.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -166,6 +167,7 @@ impl Bench {
         self.start.lay_out(&self.directory)?;
         let argv: Vec<String> = launcher.iter().chain(&self.command).cloned().collect();
         let outcome = launch::run(&argv, &self.directory, self.stdin.as_deref(), self.limit)?;
+        remove_finds(&self.directory)?;
         Ok(Observed {
             outcome,
             files: Snapshot::take(&self.directory)?,
@@ -206,6 +208,19 @@ impl Bench {
             took: observed.outcome.took,
         })
     }
+}
+
+/// Removes what rcoe keeps for its own next run in this home, and the folders if nothing else is in
+/// them.
+fn remove_finds(home: &Path) -> Result<()> {
+    let cache = home.join(".cache");
+    let own = cache.join("rcoe");
+    if own.join("finds").exists() {
+        fs::remove_file(own.join("finds"))?;
+        // Whoever else keeps something there shows as a difference.
+        let _ = fs::remove_dir(own).and_then(|()| fs::remove_dir(cache));
+    }
+    Ok(())
 }
 
 fn prepare(script: &str, directory: &Path, limit: Duration) -> Result<Snapshot> {

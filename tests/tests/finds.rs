@@ -13,7 +13,7 @@ const COMMAND: [&str; 3] = ["/bin/sh", "-c", "echo there"];
 
 /// Where they are kept, below a test's home.
 fn place(scene: &Scene) -> PathBuf {
-    scene.path().join(".local/state/rcoe/finds")
+    scene.path().join(".cache/rcoe/finds")
 }
 
 #[track_caller]

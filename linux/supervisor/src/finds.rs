@@ -13,10 +13,11 @@
 //! Not covered: runs of one replica, which have nobody to agree with. Of runs that end at the same
 //! time the last one's is kept. Trouble with the file is no trouble of the run.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rcoe_linux_abi::Notebook;
 use rustix::fs::OFlags;
@@ -36,6 +37,20 @@ const HEAD: usize = 2;
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// The agent's digest, by the build script.
 const AGENT: &str = env!("RCOE_AGENT_DIGEST");
+
+/// The user's file: in `rcoe` below `XDG_CACHE_HOME`, or below `.cache` of `HOME`. Relative folders
+/// do not count.
+#[must_use]
+pub fn finds_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let folder = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache =
+        folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))?;
+    Some(cache.join("rcoe/finds"))
+}
 
 /// Notebooks as they were when the run began.
 pub(crate) struct Finds<'a> {
@@ -275,9 +290,27 @@ mod tests {
     }
 
     #[test]
+    fn the_file_is_in_the_folder_for_caches() {
+        let place = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|it| it.0 == name).map(|it| it.1.into());
+            finds_file(value).map(|path| path.to_str().expect("text").to_owned())
+        };
+        let home = ("HOME", "/people/one");
+        let expected = Some("/people/one/.cache/rcoe/finds");
+        assert_eq!(place(&[home]).as_deref(), expected);
+        assert_eq!(
+            place(&[home, ("XDG_CACHE_HOME", "here")]).as_deref(),
+            expected
+        );
+        let own = ("XDG_CACHE_HOME", "/var/own");
+        assert_eq!(place(&[home, own]).as_deref(), Some("/var/own/rcoe/finds"));
+        assert_eq!(place(&[]), None);
+    }
+
+    #[test]
     fn what_is_kept_is_read_by_the_same_only() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state/rcoe/finds");
+        let path = folder.path().join("cache/rcoe/finds");
         let pages = [sound(7, &[1, 2]), sound(9, &[])];
         assert_eq!(read(&path, 5), None);
         write(&path, 5, &pages).unwrap();

@@ -59,6 +59,7 @@ pub use error::{
 pub use events::{
     Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo, SCHEMA, Stamped,
 };
+pub use finds::finds_file;
 pub use ledger::{
     Blame, Charge, Clearing, Content, CoreRecord, Entry, Ledger, SUSPECT_AFTER, WINDOW_DAYS,
     host_name, seconds_of, suspects, tally,
