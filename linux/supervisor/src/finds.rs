@@ -24,6 +24,7 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use crate::folders::absolute;
 use crate::memory::Memory;
 use crate::settings::Settings;
 
@@ -42,11 +43,7 @@ const AGENT: &str = env!("RCOE_AGENT_DIGEST");
 /// do not count.
 #[must_use]
 pub fn finds_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let folder = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let folder = |name| absolute(variable(name));
     let cache =
         folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("rcoe/finds"))

@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod family;
 mod finds;
+mod folders;
 mod gdb;
 mod group;
 mod judge;

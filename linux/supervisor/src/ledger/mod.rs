@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::folders::absolute;
+
 pub(crate) use blame::{Circumstances, judge_core};
 pub(crate) use clerk::{Clerk, News};
 pub(crate) use entry::shortened;
@@ -60,11 +62,7 @@ impl Ledger {
     /// Relative folders do not count.
     #[must_use]
     pub fn of_user(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Self> {
-        let folder = |name| {
-            variable(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
+        let folder = |name| absolute(variable(name));
         let state = folder("XDG_STATE_HOME")
             .or_else(|| folder("HOME").map(|home| home.join(".local/state")))?;
         Some(Self::new(state.join("rcoe")))

@@ -16,6 +16,7 @@ use rustix::process::geteuid;
 
 use super::listen::{Listener, is_socket};
 use super::snapshot::Snapshot;
+use crate::folders::absolute;
 
 /// Longest time that a job is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -25,11 +26,7 @@ const MOST_ANSWER: u64 = 16 << 20;
 /// The folder in which this user's jobs are found.
 #[must_use]
 pub fn jobs_folder(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let folder = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let folder = |name| absolute(variable(name));
     if let Some(runtime) = folder("XDG_RUNTIME_DIR") {
         return runtime.join("rcoe");
     }
