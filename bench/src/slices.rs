@@ -5,8 +5,8 @@
 //! loops without a call, which without slices would last for ever: there the time of a turn counts.
 //!
 //! The floor of slices: two native processes, a CPU each, that do the same work and meet as often,
-//! of the same two that never meet. Who meets waits for the slower one each time, and on no machine
-//! are two CPUs equally fast in each hundredth of a second.
+//! of the same two that never meet. Who meets waits for the slower one each time, and two CPUs need
+//! not be equally fast in each hundredth of a second.
 
 use anyhow::{Context, Result};
 
